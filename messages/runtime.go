@@ -155,19 +155,19 @@ type KeepContainers struct {
 	// Wanted are the UIDs of the pods that a source has, or that are ending. Of each, the configured number of dead
 	// containers stays.
 	Wanted map[string]bool
+	// Over are the UIDs of the desired pods that never run again, and whose final status is on disk. Only they may lose the
+	// newest instance of a container: for all others the runtime alone knows how it ended.
+	Over map[string]bool
 	// Heard is true when every source has reported. Only then may sandboxes and containers without a pod be removed.
 	Heard bool
 }
 
-// ReclaimContainers asks for the removal of dead containers beyond the configured limits at once, and of all of the pods that are
-// over: the node is short of disk.
+// ReclaimContainers asks for the removal of dead containers beyond the configured limits at once, and of all of the pods in
+// KeepContainers.Over: the node is short of disk.
 //
 // Sender: eviction. Receiver: runtime. Reply: ContainersReclaimed, when nothing more is to be removed.
 // If lost: eviction stops waiting, and asks again with a later measurement, as long as the disk is short.
-type ReclaimContainers struct {
-	// Over are the UIDs of pods that a source still has and that have their final status. They never run again.
-	Over map[string]bool
-}
+type ReclaimContainers struct{}
 
 // ContainersReclaimed is the result of a removal of dead containers.
 //

@@ -226,8 +226,8 @@ func (m *machine) plan(now time.Time) bool {
 		return m.done.stopped
 	case recording:
 		m.quiet(now)
-		// A deleted pod's status must be on disk before the runtime forgets how its containers ended.
-		if m.wanted.Pod.DeletionTimestamp == nil || m.wanted.Final != nil && !m.wanted.Unkept {
+		// The status of a deleted or failed pod must be on disk before the runtime forgets how its containers ended.
+		if m.wanted.Pod.DeletionTimestamp == nil && m.wanted.Fail == nil || m.wanted.Final != nil && !m.wanted.Unkept {
 			return true
 		}
 		m.ask(recordKey, messages.Pods, messages.PodEnded{UID: m.uid, Status: m.final(now)})

@@ -170,6 +170,15 @@ func TestAPodIsEnded(t *testing.T) {
 	w.check()
 }
 
+// A pod that the node has failed stays in the cluster, so its containers' ends are on disk before the runtime forgets them.
+func TestAFailedPodIsEnded(t *testing.T) {
+	w := newWorld(t)
+	w.wanted.Pod.DeletionTimestamp, w.wanted.Fail = nil, &messages.PodFailure{Reason: messages.ReasonPreempting}
+	w.step(nil)
+	w.settle()
+	w.check()
+}
+
 // Failed work is reported and retried until it succeeds.
 func TestWorkThatFailsIsRepeated(t *testing.T) {
 	w := newWorld(t)

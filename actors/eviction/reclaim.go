@@ -1,7 +1,6 @@
 package eviction
 
 import (
-	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -14,7 +13,6 @@ type taking struct {
 	timer      supervisors.Timer
 	// most is the most that was left of the signal since the first request.
 	most int64
-	over map[string]bool // pods that are over
 }
 
 // reclaim starts to remove unused objects on a file system.
@@ -22,14 +20,8 @@ func (a *actor) reclaim(ctx supervisors.Context, act action) {
 	if len(a.taking.rest) > 0 {
 		return
 	}
-	a.taking = taking{by: act.by.signal, generation: a.taking.generation, most: a.readings[act.by.signal].Available,
-		over: map[string]bool{}}
+	a.taking = taking{by: act.by.signal, generation: a.taking.generation, most: a.readings[act.by.signal].Available}
 	if act.on.dead() {
-		for _, p := range a.opts.Board.Now().Pods {
-			if p.Status != nil && finalstatus.Final(p.Status.Phase) {
-				a.taking.over[string(p.Pod.UID)] = true
-			}
-		}
 		a.taking.rest = append(a.taking.rest, messages.Runtime)
 	}
 	if act.on.images {
@@ -55,7 +47,7 @@ func (a *actor) reclaimNext(ctx supervisors.Context) {
 
 func (a *actor) ask(ctx supervisors.Context) {
 	if a.taking.rest[0] == messages.Runtime {
-		ctx.Tell(messages.Runtime, messages.ReclaimContainers{Over: a.taking.over})
+		ctx.Tell(messages.Runtime, messages.ReclaimContainers{})
 	} else {
 		ctx.Tell(messages.Images, messages.ReclaimImages{})
 	}

@@ -122,7 +122,18 @@ func TestADiskThatHangs(t *testing.T) {
 	if begun := s.begun.Load(); begun > 1 { // it may not have begun yet
 		t.Errorf("%d writes were begun", begun)
 	}
+	over := func() map[string]bool {
+		n.Advance(sweepEvery)
+		all := sent[messages.KeepContainers](n.Kit)
+		return all[len(all)-1].Over
+	}
+	if got := over(); len(got) != 0 {
+		t.Errorf("the runtime may forget %v, of which nothing is on disk", got)
+	}
 	s.settles(n)
+	if got := over(); !got["job"] || got["web"] {
+		t.Errorf("the runtime may forget %v, want the finished pod", got)
+	}
 	if w := n.desired("job"); w.Final == nil || w.Unkept {
 		t.Errorf("it is kept, and told is %+v", w)
 	}

@@ -185,11 +185,16 @@ func TestAVictimInQuarantineIsEnded(t *testing.T) {
 	if w := n.desired("bb"); w.Ending == nil || w.Final != nil {
 		t.Errorf("the ender is told %+v", w)
 	}
+	n.Send(messages.PodAddress("bb"), messages.PodEnded{UID: "bb"}) // without a status: nothing is known of its containers
+	n.RunWork()
+	if w := n.desired("bb"); w.Ending == nil || w.Final == nil || w.Unkept {
+		t.Errorf("the ender waits for a record, and is told %+v", w)
+	}
 	end := messages.PodEnded{UID: "bb", Gone: true, Status: &v1.PodStatus{Phase: v1.PodSucceeded}}
 	n.Send(messages.PodAddress("bb"), end)
 	n.Send(messages.PodAddress("bb"), end)
 	n.Send(messages.Pods, messages.ChildStopped{Name: "bb"})
-	n.spawned("a", "bb", "ender bb", "bb", "ccc")
+	n.spawned("a", "bb", "ender bb", "ccc", "bb")
 	if w := n.desired("bb"); w.Ending != nil || w.Final == nil || w.Final.Phase != v1.PodFailed ||
 		w.Final.Reason != messages.ReasonPreempting || n.desired("ccc").Final != nil {
 		t.Errorf("it is told %+v", w)

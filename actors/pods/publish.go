@@ -245,13 +245,16 @@ func (e *entry) statusWanted() messages.PodStatusWanted {
 // sweep sends the lists of pods to keep to the actors that clean up.
 func (a *actor) sweep(ctx supervisors.Context) {
 	heard := a.phase == complete
-	wanted := make(map[string]bool, len(a.entries))
+	wanted, over := make(map[string]bool, len(a.entries)), map[string]bool{}
 	active := map[string]*v1.Pod{}
 	unread := a.sources.unread()
 	for uid, e := range a.entries {
 		// Pods that wait for their predecessor stay, as do records of finished pods that an unread manifest may name.
 		if e.state != unclaimed || a.spared(e) != "" || unread && e.record != (record{}) && !a.sources.gone(uid) {
 			wanted[uid] = true
+		}
+		if e.state == finished && e.kept.Final != nil {
+			over[uid] = true
 		}
 		if e.runs() {
 			active[uid] = e.pod
@@ -263,7 +266,7 @@ func (a *actor) sweep(ctx supervisors.Context) {
 	a.tellStatuses(ctx)
 	a.tellObjects(ctx, true)
 	a.tellHolding(ctx, true)
-	ctx.Tell(messages.Runtime, messages.KeepContainers{At: ctx.Now(), Wanted: wanted, Heard: heard})
+	ctx.Tell(messages.Runtime, messages.KeepContainers{At: ctx.Now(), Wanted: wanted, Over: over, Heard: heard})
 	if a.unready() == nil { // an unknown pod may run, in a cgroup of its own
 		ctx.Tell(messages.Resources, messages.PodCgroupsWanted{UIDs: wanted, Heard: heard, Active: active})
 	}

@@ -159,7 +159,7 @@ func (a *actor) ended(ctx supervisors.Context, e *entry, m messages.PodEnded) {
 		a.reconsider(ctx)
 	case m.Released && e.objectGone(): // the answer was lost
 		a.renew(ctx, e)
-	case e.record.Final == nil && m.Status != nil:
+	case e.record.Final == nil && (m.Status != nil || e.state == clearing):
 		status := m.Status
 		if e.state == clearing {
 			status = e.failedStatus(status)

@@ -19,7 +19,7 @@ type Policy struct {
 	// MinAge is the least time since its creation before a container is removed (--minimum-container-ttl-duration).
 	MinAge time.Duration
 	// MaxPerContainer is the number of dead instances to keep per container of a pod (--maximum-dead-containers-per-container);
-	// negative: all.
+	// negative: all. With 0, the newest instance stays until the pod's final status is on disk.
 	MaxPerContainer int
 	// MaxTotal is the number of dead containers to keep on the node (--maximum-dead-containers); negative: all. Where
 	// MaxPerContainer keeps any, the newest instance of each container stays regardless, because it records how the container
@@ -34,7 +34,10 @@ func DefaultPolicy() Policy { return Policy{MinAge: 0, MaxPerContainer: 1, MaxTo
 type desired struct {
 	wanted map[string]bool
 	heard  bool
-	over   map[string]bool // desired pods that have ended for good: all their dead containers may be removed
+	// over are desired pods that never run again, and whose final status is on disk. The ends of the containers of all others
+	// are recorded only in the runtime.
+	over    map[string]bool
+	reclaim bool // the node is short of disk: all dead containers of pods that are over are removed
 }
 
 // gone reports whether the pod is not desired. That is certain only after every source was read.
@@ -122,7 +125,8 @@ func chooseContainers(p Policy, now time.Time, byPod map[string]facts.Listing, w
 			for i, c := range instances {
 				switch {
 				case !removable(c, i == 0 && !w.gone(uid)) || tooYoung(c, now, p.MinAge):
-				case w.gone(uid) || w.over[uid]:
+				case i == 0 && p.MaxPerContainer == 0 && !w.gone(uid) && !w.over[uid]: // the only record of its end
+				case w.gone(uid) || w.reclaim && w.over[uid]:
 					toRemove[c.GetId()] = true
 				default:
 					dead = append(dead, c)

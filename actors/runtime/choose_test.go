@@ -126,7 +126,9 @@ func TestChoose(t *testing.T) {
 		"total: then the oldest": {with(-1, 5),
 			"u/s0+ u/s0/a0x u/s0/a1x v/s0+ v/s0/a0x v/s0/a1x w/s0+ w/s0/a0x w/s0/a1x", "u v w", false, "u/s0/a0 v/s0/a0 w/s0/a0"},
 		"total: the newest are not forgotten":  {with(1, 1), "u/s0+ u/s0/a0x v/s0+ v/s0/a0x", "u v", false, ""},
-		"total: unless none is to be kept":     {with(0, 1), "u/s0+ u/s0/a0x", "u", false, "u/s0/a0"},
+		"none, but its end is not on disk":     {with(0, -1), "u/s0+ u/s0/a0x u/s0/a1x", "u", false, "u/s0/a0"},
+		"total: none, its end is not on disk":  {with(0, 0), "u/s0+ u/s0/a0x u/s0/a1x", "u", false, "u/s0/a0"},
+		"total: none, and it is over":          {with(0, 1), "over/s0+ over/s0/a0x", "over", false, "over/s0/a0"},
 		"total: what is gone does not count":   {with(-1, 2), "u/s0+ u/s0/a0x u/s0/a1x v/s0/a0x", "u", false, "v/s0/a0"},
 		"total: within":                        {with(-1, 2), "u/s0+ u/s0/a0x u/s0/a1x", "u", false, ""},
 		"too young":                            {Policy{time.Hour, 0, -1}, "u/s0+ u/s0/a0x u/s0/a1x", "u", false, ""},
@@ -137,7 +139,7 @@ func TestChoose(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := desired{wanted: map[string]bool{}, heard: !tc.notHeard}
+			w := desired{wanted: map[string]bool{}, heard: !tc.notHeard, over: map[string]bool{"over": true}}
 			for _, uid := range strings.Fields(tc.wanted) {
 				w.wanted[uid] = true
 			}
@@ -190,7 +192,8 @@ func TestChooseKeepsItsPromises(t *testing.T) {
 			MaxPerContainer: rapid.IntRange(-1, 2).Draw(t, "per"), MaxTotal: rapid.IntRange(-1, 3).Draw(t, "total"),
 		}
 		w := desired{wanted: map[string]bool{"u": rapid.Bool().Draw(t, "u"), "v": rapid.Bool().Draw(t, "v")},
-			heard: rapid.Bool().Draw(t, "heard")}
+			heard: rapid.Bool().Draw(t, "heard"), reclaim: rapid.Bool().Draw(t, "reclaim")}
+		w.over = map[string]bool{"u": w.wanted["u"] && rapid.Bool().Draw(t, "over")}
 		checkChoice(t, p, h, w, choose(p, time.Unix(0, 0).Add(10*time.Minute), h, w))
 	})
 }
@@ -220,7 +223,7 @@ func checkChoice(t *rapid.T, p Policy, h holding, w desired, rs []removal) {
 			t.Fatalf("%s goes with %s in it", c.PodSandboxId, c.Id)
 		}
 		current := instancesOf(facts.Listing{Containers: byUID(h, uid)})[c.Labels[cri.LabelContainerName]][0] == c
-		if chosen[c.Id] && current && w.wanted[uid] && (p.MaxPerContainer != 0 ||
+		if chosen[c.Id] && current && w.wanted[uid] && (!w.over[uid] || !w.reclaim && p.MaxPerContainer != 0 ||
 			c.State != runtimeapi.ContainerState_CONTAINER_EXITED) {
 			t.Fatalf("%s is current", c.Id)
 		}

@@ -24,6 +24,7 @@ type collector struct {
 	known  bool // the desired pods were received
 	heard  bool
 	wanted map[string]bool
+	over   map[string]bool // KeepContainers.Over
 	// asked maps pods to the time of their ReadPod, if later than the last list of desired pods: they may be newer than that
 	// list.
 	asked    map[string]time.Time
@@ -66,19 +67,18 @@ const (
 )
 
 func (c *collector) keep(m messages.KeepContainers) {
-	c.known, c.heard, c.wanted = true, m.Heard, m.Wanted
+	c.known, c.heard, c.wanted, c.over = true, m.Heard, m.Wanted, m.Over
 	maps.DeleteFunc(c.asked, func(_ string, at time.Time) bool { return at.Before(m.At) })
 }
 
 // desired returns the currently desired pods.
 func (c *collector) desired() desired {
-	w := desired{wanted: make(map[string]bool, len(c.wanted)+len(c.asked)), heard: c.heard}
-	if c.reclaiming != nil {
-		w.over = c.reclaiming.Over
-	}
+	w := desired{wanted: make(map[string]bool, len(c.wanted)+len(c.asked)), heard: c.heard, over: maps.Clone(c.over),
+		reclaim: c.reclaiming != nil}
 	maps.Copy(w.wanted, c.wanted)
 	for uid := range c.asked {
 		w.wanted[uid] = true
+		delete(w.over, uid) // it may be a new pod with the same UID
 	}
 	return w
 }

@@ -101,11 +101,14 @@ func TestOneThatComesBackIsReadAfterItsRemainsAreGone(t *testing.T) {
 	r.expect("told", r.sent(), "gone[10.0.0.1]")
 }
 
-// Eviction's request is served and answered at once, and includes the last dead containers of pods that are over.
+// Eviction's request is served and answered at once, and includes the last dead containers of pods that are over, but not of one
+// whose final status is not on disk yet, or that began again after it was over.
 func TestReclaim(t *testing.T) {
 	f := newFake()
 	f.pod("over", "a0x")
 	f.pod("runs", "b0x", "b1r")
+	f.pod("unrecorded", "c0x")
+	f.pod("new", "d0x")
 	r := settledRig(t, f, func(o *Options) { o.PollPeriod = time.Hour })
 	answer := func() (out []messages.ContainersReclaimed) {
 		for _, s := range r.Take() {
@@ -115,11 +118,13 @@ func TestReclaim(t *testing.T) {
 		}
 		return out
 	}
-	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"over": true, "runs": true}, Heard: true})
+	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"over": true, "runs": true, "unrecorded": true, "new": true},
+		Over: map[string]bool{"over": true, "new": true}, Heard: true})
+	r.Send("pods/new", messages.ReadPod{UID: "new"})
 	r.work()
 	f.took()
 	r.Take()
-	r.Send(messages.Eviction, messages.ReclaimContainers{Over: map[string]bool{"over": true}})
+	r.Send(messages.Eviction, messages.ReclaimContainers{})
 	r.work()
 	if got := f.took(); !strings.HasSuffix(got, "sandboxes containers rm:over/s0/a0") {
 		t.Errorf("calls %s", got)
@@ -160,8 +165,8 @@ func TestWhatAReclaimFreed(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Take()
-	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"over": true}, Heard: true})
-	r.Send(messages.Eviction, messages.ReclaimContainers{Over: map[string]bool{"over": true}})
+	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"over": true}, Over: map[string]bool{"over": true}, Heard: true})
+	r.Send(messages.Eviction, messages.ReclaimContainers{})
 	r.work()
 	var got []messages.ContainersReclaimed
 	for _, s := range r.Take() {
@@ -179,8 +184,8 @@ func TestAReclaimBeforeTheRuntimeAnswers(t *testing.T) {
 	f := newFake()
 	f.pod("over", "a0x")
 	r := start(t, f, func(o *Options) { o.PollPeriod = time.Hour })
-	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"over": true}, Heard: true})
-	r.Send(messages.Eviction, messages.ReclaimContainers{Over: map[string]bool{"over": true}})
+	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"over": true}, Over: map[string]bool{"over": true}, Heard: true})
+	r.Send(messages.Eviction, messages.ReclaimContainers{})
 	r.work()
 	if got := f.took(); !strings.Contains(got, "rm:over/s0/a0") {
 		t.Errorf("calls %s", got)
@@ -193,9 +198,9 @@ func TestAReclaimBeforeAllIsKnown(t *testing.T) {
 	f.pod("over", "a0x")
 	r := settledRig(t, f, func(o *Options) { o.PollPeriod = time.Hour })
 	f.took()
-	r.Send(messages.Eviction, messages.ReclaimContainers{Over: map[string]bool{"over": true}})
+	r.Send(messages.Eviction, messages.ReclaimContainers{})
 	r.work()
-	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"over": true}, Heard: true})
+	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"over": true}, Over: map[string]bool{"over": true}, Heard: true})
 	r.work()
 	if got := f.took(); !strings.Contains(got, "rm:over/s0/a0") {
 		t.Errorf("calls %s", got)
