@@ -46,6 +46,7 @@ var effectiveGates = map[string]bool{
 	"CPUManagerPolicyBetaOptions":             true,
 	"DisableCPUQuotaWithExclusiveCPUs":        true, // for cpuManagerPolicy, as the next
 	"InPlacePodVerticalScalingExclusiveCPUs":  true,
+	"KubeletPodResourcesListUseActivePods":    true,
 
 	"KubeletServiceAccountTokenForCredentialProviders": true, // for tokenAttributes of credential providers
 }

@@ -67,6 +67,8 @@ type Config struct {
 	Devices *devices.Manager
 	// CPUs are the containers' exclusive ones, for the pod resources API.
 	CPUs podresources.CPUs
+	// ListEnded has the pod resources API list ended pods, too [gate KubeletPodResourcesListUseActivePods off].
+	ListEnded bool
 	// Node is the node's API; nil disables it.
 	Node *NodeAPI
 	// Figures is admin.Config's.
@@ -172,7 +174,7 @@ func NewListeners(conf Config) *Listeners {
 		l.ends = append(l.ends, l.observatoryEndpoint())
 	}
 	if conf.Devices != nil {
-		l.addPlugins(conf.Devices, conf.CPUs)
+		l.addPlugins(conf.Devices)
 	}
 	if conf.Node != nil {
 		l.addNodeAPI(conf.Node)

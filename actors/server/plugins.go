@@ -16,11 +16,12 @@ const (
 	rpcConns      = 256
 )
 
-func (l *Listeners) addPlugins(m *devices.Manager, c podresources.CPUs) {
+func (l *Listeners) addPlugins(m *devices.Manager) {
 	l.ends = append(l.ends,
 		rpcEndpoint(devicePlugins, &rpcOpener{socketOpener: socketOpener{path: m.SocketPath(), before: m.Clear}}, m.Handler()),
 		rpcEndpoint("pod-resources", &rpcOpener{socketOpener: socketOpener{
-			path: filepath.Join(l.conf.RootDir, "pod-resources", "kubelet.sock")}}, podresources.New(l.conf.Board, m, c)))
+			path: filepath.Join(l.conf.RootDir, "pod-resources", "kubelet.sock")}}, podresources.New(l.conf.Board, m, l.conf.CPUs,
+			l.conf.ListEnded)))
 }
 
 // rpcEndpoint returns the endpoint of a gRPC service on a socket for root.

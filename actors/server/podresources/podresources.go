@@ -1,6 +1,9 @@
 // Package podresources serves the kubelet's pod resources APIs v1 and v1alpha1: the pods on the node, and the devices and
 // exclusive CPUs of their containers (KEP-606, KEP-2043). As there is no memory manager and no dynamic resource allocation,
 // their fields are empty, as on a kubelet with the policy "None".
+//
+// As with the kubelet, List of v1 omits ended pods unless the feature gate KubeletPodResourcesListUseActivePods is off. List of
+// v1alpha1 has them in any case, without devices. Get finds an ended pod, too.
 package podresources
 
 import (
@@ -40,8 +43,8 @@ type CPUs interface {
 	Allocatable() []int64
 }
 
-// New returns the handler: gRPC over HTTP/2 without TLS.
-func New(b *board.Board, devices Devices, cpus CPUs) http.Handler {
+// New returns the handler: gRPC over HTTP/2 without TLS. With ended, List of v1 has ended pods, too.
+func New(b *board.Board, devices Devices, cpus CPUs, ended bool) http.Handler {
 	limiter := rate.NewLimiter(perSecond, burst)
 	s := grpc.NewServer(grpc.UnaryInterceptor(
 		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -50,7 +53,7 @@ func New(b *board.Board, devices Devices, cpus CPUs) http.Handler {
 			}
 			return next(ctx, req)
 		}))
-	l := &lister{board: b, devices: devices, cpus: cpus}
+	l := &lister{board: b, devices: devices, cpus: cpus, ended: ended}
 	api.RegisterPodResourcesListerServer(s, l)
 	v1alpha1.RegisterPodResourcesListerServer(s, &alphaLister{lister: l})
 	return s
@@ -61,26 +64,24 @@ type lister struct {
 	board   *board.Board
 	devices Devices
 	cpus    CPUs
+	ended   bool // List has ended pods, too
 }
 
-// List implements api.PodResourcesListerServer. It omits finished pods without running containers.
+// List implements api.PodResourcesListerServer.
 func (l *lister) List(context.Context, *api.ListPodResourcesRequest) (*api.ListPodResourcesResponse, error) {
 	metrics.PodResources("v1", "requests_total", "requests_list")
 	out := &api.ListPodResourcesResponse{}
-	for _, pod := range l.active() {
-		out.PodResources = append(out.PodResources, l.of(pod))
+	for _, p := range l.board.Now().Pods {
+		if active(p) || l.ended {
+			out.PodResources = append(out.PodResources, l.of(p))
+		}
 	}
 	return out, nil
 }
 
-// active returns the pods that may still use resources.
-func (l *lister) active() (pods []*v1.Pod) {
-	for _, p := range l.board.Now().Pods {
-		if p.Status == nil || !finalstatus.Final(p.Status.Phase) || p.Phase == "terminating" {
-			pods = append(pods, p.Pod)
-		}
-	}
-	return pods
+// active reports whether a pod may still use resources: it is not finished, or has running containers.
+func active(p board.Pod) bool {
+	return p.Status == nil || !finalstatus.Final(p.Status.Phase) || p.Phase == "terminating"
 }
 
 // Get implements api.PodResourcesListerServer.
@@ -88,7 +89,7 @@ func (l *lister) Get(_ context.Context, r *api.GetPodResourcesRequest) (*api.Get
 	metrics.PodResources("v1", "requests_total", "requests_get")
 	for _, p := range l.board.Now().Pods {
 		if p.Pod.Namespace == r.GetPodNamespace() && p.Pod.Name == r.GetPodName() {
-			return &api.GetPodResourcesResponse{PodResources: l.of(p.Pod)}, nil
+			return &api.GetPodResourcesResponse{PodResources: l.of(p)}, nil
 		}
 	}
 	metrics.PodResources("v1", "errors_get")
@@ -103,12 +104,13 @@ func (l *lister) GetAllocatableResources(context.Context, *api.AllocatableResour
 }
 
 // of returns a pod's containers: sidecars, then regular containers.
-func (l *lister) of(pod *v1.Pod) *api.PodResources {
+func (l *lister) of(p board.Pod) *api.PodResources {
+	pod := p.Pod
 	out := &api.PodResources{Name: pod.Name, Namespace: pod.Namespace}
 	add := func(c *v1.Container) {
 		uid := string(pod.UID)
 		out.Containers = append(out.Containers,
-			&api.ContainerResources{Name: c.Name, Devices: l.devices.Of(uid, c.Name), CpuIds: l.cpus.Exclusive(uid, c.Name)})
+			&api.ContainerResources{Name: c.Name, Devices: l.devicesOf(p, c.Name), CpuIds: l.cpus.Exclusive(uid, c.Name)})
 	}
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; ptr.Deref(c.RestartPolicy, "") == v1.ContainerRestartPolicyAlways {
@@ -121,21 +123,30 @@ func (l *lister) of(pod *v1.Pod) *api.PodResources {
 	return out
 }
 
+// devicesOf returns a container's devices. An ended pod has none, although its allocation stays until the next one.
+func (l *lister) devicesOf(p board.Pod, container string) []*api.ContainerDevices {
+	if !active(p) {
+		return nil
+	}
+	return l.devices.Of(string(p.Pod.UID), container)
+}
+
 // alphaLister implements v1alpha1.PodResourcesListerServer, which older monitors of devices use.
 type alphaLister struct {
 	v1alpha1.UnimplementedPodResourcesListerServer
 	lister *lister
 }
 
-// List returns the pods of v1's List, without init containers: the API has no sidecars.
+// List implements v1alpha1.PodResourcesListerServer. It has no init containers, because the API has no sidecars.
 func (a *alphaLister) List(context.Context, *v1alpha1.ListPodResourcesRequest) (*v1alpha1.ListPodResourcesResponse, error) {
 	metrics.PodResources("v1alpha1", "requests_total")
 	out := &v1alpha1.ListPodResourcesResponse{}
-	for _, pod := range a.lister.active() {
+	for _, one := range a.lister.board.Now().Pods {
+		pod := one.Pod
 		p := &v1alpha1.PodResources{Name: pod.Name, Namespace: pod.Namespace}
 		for i := range pod.Spec.Containers {
 			c := &v1alpha1.ContainerResources{Name: pod.Spec.Containers[i].Name}
-			for _, d := range a.lister.devices.Of(string(pod.UID), c.Name) {
+			for _, d := range a.lister.devicesOf(one, c.Name) {
 				c.Devices = append(c.Devices, &v1alpha1.ContainerDevices{ResourceName: d.ResourceName, DeviceIds: d.DeviceIds})
 			}
 			p.Containers = append(p.Containers, c)

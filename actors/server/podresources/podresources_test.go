@@ -45,7 +45,7 @@ func (exclusive) Allocatable() []int64 { return []int64{1, 2, 3} }
 func TestNew_ServesBothVersions(t *testing.T) {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
-	server := httptest.NewUnstartedServer(New(board.New(), named{}, exclusive{}))
+	server := httptest.NewUnstartedServer(New(board.New(), named{}, exclusive{}, false))
 	server.Config.Protocols = &protocols
 	server.Start()
 	defer server.Close()
@@ -62,7 +62,8 @@ func TestNew_ServesBothVersions(t *testing.T) {
 	}
 }
 
-// Finished pods are not listed, but available by name; of init containers only sidecars are.
+// Finished pods are not in v1's list, unless the feature gate is off, but available by name. v1alpha1 has them without devices.
+// Of init containers only sidecars are listed.
 func TestWhatIsReported(t *testing.T) {
 	b := board.New()
 	pod := func(name string, phase v1.PodPhase) board.Pod {
@@ -81,20 +82,36 @@ func TestWhatIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, p := range list.GetPodResources() {
-		got = append(got, p.GetNamespace()+"/"+p.GetName())
-		for _, c := range p.GetContainers() {
-			got = append(got, fmt.Sprint(c.GetName(), c.GetDevices()[0].GetDeviceIds(), c.GetCpuIds(), c.GetMemory()))
+	words := func(list *api.ListPodResourcesResponse) (got []string) {
+		for _, p := range list.GetPodResources() {
+			got = append(got, p.GetNamespace()+"/"+p.GetName())
+			for _, c := range p.GetContainers() {
+				var ids []string
+				for _, d := range c.GetDevices() {
+					ids = append(ids, d.GetDeviceIds()...)
+				}
+				got = append(got, fmt.Sprint(c.GetName(), ids, c.GetCpuIds(), c.GetMemory()))
+			}
 		}
+		return got
 	}
+	got := words(list)
 	if want := "ns/runs side[u-side] [1] [] app[u-app] [] [] ns/new side[u-side] [1] [] app[u-app] [] [] " +
 		"ns/ends side[u-side] [1] [] app[u-app] [] []"; strings.Join(got, " ") != want {
 		t.Errorf("%s, want %s", strings.Join(got, " "), want)
 	}
+	all := &lister{board: b, devices: named{}, cpus: exclusive{}, ended: true}
+	list, err = all.List(t.Context(), nil)
+	if got := strings.Join(words(list), " "); err != nil || len(list.GetPodResources()) != 4 ||
+		!strings.Contains(got, "ns/over side[] [1] [] app[] [] []") {
+		t.Errorf("with ended pods: %s, %v", got, err)
+	}
 	alpha, err := (&alphaLister{lister: l}).List(t.Context(), nil)
-	if err != nil || len(alpha.GetPodResources()) != 3 {
-		t.Fatalf("v1alpha1: got %v, %v, want 3 pods", alpha, err)
+	if err != nil || len(alpha.GetPodResources()) != 4 {
+		t.Fatalf("v1alpha1: got %v, %v, want 4 pods", alpha, err)
+	}
+	if over := alpha.GetPodResources()[1]; over.GetName() != "over" || len(over.GetContainers()[0].GetDevices()) > 0 {
+		t.Errorf("v1alpha1: got second pod %v, want the ended one without devices", over)
 	}
 	first := alpha.GetPodResources()[0]
 	if c := first.GetContainers(); first.GetName() != "runs" || len(c) != 1 || c[0].GetName() != "app" ||

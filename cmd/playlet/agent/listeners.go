@@ -44,6 +44,7 @@ func served(node *config.Node, host *pod.Host, state *runtime.State, m *machine,
 		PodLogsDir: k.PodLogsDir, CRI: host.CRI, Events: o.events,
 		StreamIdleTimeout: k.StreamingConnectionIdleTimeout.Duration, CountWebSocket: o.metrics.WebSocketOpened,
 		Node: nodeAPI(node, host.CRI, g, o), Devices: host.Devices, CPUs: host.CPUs,
+		ListEnded: !node.FeatureEnabled("KubeletPodResourcesListUseActivePods"),
 		Figures: func(ctx context.Context, all bool) api.Figures {
 			o.figures.RecordFigures()
 			summary, lacks := o.figures.Summary(ctx, !all)
