@@ -49,6 +49,7 @@ type job struct {
 	mirror          *v1.Pod       // to create
 	why             string        // the reason why a mirror pod is deleted
 	patience        time.Duration // the longest wait for the next step of a start or end; 0: none
+	step            bool          // an init container has ended: patience counts from then
 	foreign         bool          // another client deleted or changed the object
 	after           time.Time
 }
@@ -70,6 +71,11 @@ func (b *machine) refresh(now time.Time) {
 			fallthrough
 		default:
 			b.todo[l] = true
+		}
+		if l.next == nil || !l.next.step {
+			l.stepped = time.Time{}
+		} else if l.stepped.IsZero() {
+			l.stepped = now
 		}
 		if l.next == nil && !l.busy {
 			l.trouble, l.failures, l.due = nil, 0, time.Time{}
@@ -189,6 +195,8 @@ func (l *line) patch(w *messages.PodStatusWanted, current *v1.Pod, now time.Time
 		j.patience = burstLull
 	case to.Phase == v1.PodPending && j.from.Phase == to.Phase && stuck(to):
 		j.patience = lull
+	case to.Phase == v1.PodPending && j.from.Phase == to.Phase && initialized(to) > initialized(j.from):
+		j.patience, j.step = lull, true // users wait for each; the next one begins within it
 	case to.Phase == v1.PodPending && j.from.Phase == to.Phase:
 		j.patience = burstLull
 	}
@@ -200,6 +208,16 @@ func runs(s *v1.PodStatus) bool {
 	return slices.ContainsFunc(slices.Concat(s.InitContainerStatuses, s.ContainerStatuses), func(c v1.ContainerStatus) bool {
 		return c.State.Running != nil
 	})
+}
+
+// initialized returns the number of init containers that have ended well.
+func initialized(s *v1.PodStatus) (n int) {
+	for _, c := range s.InitContainerStatuses {
+		if t := c.State.Terminated; t != nil && t.ExitCode == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // stuck reports whether a container waits for a reason other than its turn.
@@ -286,8 +304,18 @@ func (b *machine) starts(l *line) time.Time {
 	if l.next.after.After(at) {
 		at = l.next.after
 	}
-	if settled := l.since.Add(min(l.next.patience, b.lull)); l.next.patience > 0 && settled.After(at) {
-		at = settled
+	if l.next.patience == 0 {
+		return at
+	}
+	settled := l.since.Add(min(l.next.patience, b.lull))
+	if l.next.step { // no longer than without the step
+		settled = l.since.Add(b.lull)
+		if next := l.stepped.Add(lull); next.Before(settled) {
+			settled = next
+		}
+	}
+	if settled.After(at) {
+		return settled
 	}
 	return at
 }

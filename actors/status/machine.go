@@ -61,6 +61,7 @@ type line struct {
 
 	next     *job
 	since    time.Time // when the pending write arose
+	stepped  time.Time // when it became the write of a step; zero: it is none
 	busy     bool
 	failures int
 	due      time.Time

@@ -127,6 +127,51 @@ func TestStepsOfManyStarts(t *testing.T) {
 	}
 }
 
+// In a burst, the end of an init container waits for the next container's start, and for no more. A pod whose next container
+// starts at once has one write.
+func TestStepsOfInitContainers(t *testing.T) {
+	const pods = 40
+	m := newModel()
+	b := newMachine("node", func() float64 { return 1 })
+	for i := range pods {
+		m.put(object(fmt.Sprintf("p%02d", i), fmt.Sprintf("u%02d", i)))
+	}
+	list := m.list()
+	b.observe(messages.APIPodsObserved{Pods: list, At: noon})
+	running := v1.ContainerStatus{Name: "second", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}
+	step := func(p *v1.Pod, inits ...v1.ContainerStatus) {
+		s := statusOf(false, 0)
+		s.Phase, s.InitContainerStatuses, s.ContainerStatuses = v1.PodPending, inits, []v1.ContainerStatus{waiting("main")}
+		b.want(desired(p, s))
+	}
+	for _, p := range list {
+		step(p, waiting("first"), waiting("second"))
+	}
+	none(t, b, noon)
+	slow, quick := list[0], list[1]
+	ended := noon.Add(2 * time.Second)
+	step(slow, exited("first", 0), waiting("second"))
+	step(quick, exited("first", 0), waiting("second"))
+	none(t, b, ended)
+	step(slow, exited("first", 0), running)
+	b.want(desired(quick, statusOf(true, 0)))
+	if j := only(t, b, ended); j.name != quick.Name {
+		t.Errorf("got a write of %s, want the pod that is ready", j.name)
+	}
+	none(t, b, ended.Add(lull-1))
+	j := only(t, b, ended.Add(lull))
+	if j.name != slow.Name || j.to.InitContainerStatuses[1].State.Running == nil {
+		t.Fatalf("got %+v, want the pod with the ended init container, and the next one running", j)
+	}
+	step(slow, exited("first", 0), exited("second", 0))
+	b.wrote(ended.Add(lull), m.answered(t, j))
+	none(t, b, ended.Add(lull))
+	none(t, b, ended.Add(2*lull-1))
+	if j := only(t, b, ended.Add(2*lull)); j.name != slow.Name {
+		t.Errorf("got a write of %s, want the pod with the second ended init container", j.name)
+	}
+}
+
 // The steps of a deletion wait for the final status, which is written at once.
 func TestStepsOfAnEnd(t *testing.T) {
 	m := newModel()

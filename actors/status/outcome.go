@@ -133,7 +133,7 @@ func (b *machine) wrote(now time.Time, a answer) {
 	switch a.fate {
 	case done:
 		l.failures, l.due, l.trouble = 0, time.Time{}, nil
-		l.since = time.Time{} // a pending write arose later
+		l.since, l.stepped = time.Time{}, time.Time{} // a pending write arose later
 		b.succeeded(l, now, a)
 	case gone:
 		l.failures, l.due, l.trouble = 0, time.Time{}, nil
