@@ -82,6 +82,33 @@ func Priority(ctx context.Context) int64 {
 	return NodePriority
 }
 
+// priorityIn returns the priority of a call of a class. Stops and removals for the node (dead containers, unused images) can be
+// many, and no pod waits for them: they go after all pods.
+func priorityIn(ctx context.Context, class Class) int64 {
+	n := Priority(ctx)
+	if n == NodePriority && (class == ClassStop || class == ClassRemove) {
+		return math.MaxInt64
+	}
+	return n
+}
+
+type startingKey struct{}
+
+// PartOfStart marks the calls made with the returned context as part of a start. A removal that a start waits for takes a slot of
+// the starts: the removals yield to them.
+func PartOfStart(ctx context.Context) context.Context {
+	return context.WithValue(ctx, startingKey{}, true)
+}
+
+// classOf returns the class of a call.
+func classOf(ctx context.Context, name string) Class {
+	class := classes[name]
+	if class == ClassRemove && ctx.Value(startingKey{}) != nil {
+		return ClassStart
+	}
+	return class
+}
+
 type slotlessKey struct{}
 
 // WithoutSlot marks the calls made with the returned context as part of a grace period. A pre-stop hook, for example, waits for

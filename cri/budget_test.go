@@ -56,6 +56,40 @@ func TestPriority(t *testing.T) {
 	}
 }
 
+// Removals for the node go after those of pods. A start's own removal waits for no removal.
+func TestRemovals(t *testing.T) {
+	c := fakeClient(t, &fakeRuntime{}, Options{Limits: Limits{ClassRemove: 1, ClassStop: 1}})
+	removals := c.budget[ClassRemove]
+	if err := removals.acquire(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for i, ctx := range []context.Context{ctx, WithPriority(ctx, 7)} {
+		all.Go(func() {
+			if err := c.RemoveContainer(ctx, "id"); !IsNotSent(err) {
+				t.Errorf("got %v from a removal that was given up", err)
+			}
+		})
+		waitFor(t, func() bool { return removals.waiting() == i+1 })
+	}
+	removals.mu.Lock()
+	first := removals.waiters[0].priority
+	removals.mu.Unlock()
+	if first != 7 {
+		t.Errorf("the priority %d is served first, want the pod's", first)
+	}
+	if err := c.RemoveContainer(PartOfStart(t.Context()), "id"); IsNotSent(err) {
+		t.Errorf("got %v from a start's removal", err)
+	}
+	cancel()
+	all.Wait()
+	removals.release()
+	if priorityIn(t.Context(), ClassRead) != NodePriority || priorityIn(t.Context(), ClassStop) <= NodePriority {
+		t.Error("a reading for the node does not go first, or a stop does")
+	}
+}
+
 // TestOldestPodFirst queues waiters in random order behind one holder. They are served by priority, then by arrival, and by
 // arrival at each aged turn.
 func TestOldestPodFirst(t *testing.T) {

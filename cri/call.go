@@ -20,8 +20,9 @@ func (c *Client) intercept(
 	name, object := path.Base(method), objectOf(req)
 	asked := time.Now()
 	if !slotless(ctx, req) {
-		queue := c.budget[classes[name]]
-		if err := queue.acquire(ctx, Priority(ctx)); err != nil {
+		class := classOf(ctx, name)
+		queue := c.budget[class]
+		if err := queue.acquire(ctx, priorityIn(ctx, class)); err != nil {
 			return &CallError{Call: name, Object: object, NotSent: true, Err: err}
 		}
 		defer queue.release()

@@ -2,7 +2,9 @@ package container
 
 import (
 	"context"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
@@ -86,6 +89,51 @@ func TestWhatIsLeftOfACutOffStartGivesWay(t *testing.T) {
 				t.Errorf("%d containers", n)
 			}
 		})
+	}
+}
+
+// The removal of an interrupted start takes the place of the start: removals that hang do not hold it up.
+func TestACutOffStartDoesNotWaitForRemovals(t *testing.T) {
+	var starts atomic.Int32
+	h, simulated := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
+		Func: func(sim.Target) (sim.Behaviour, bool) {
+			if starts.Add(1) == 1 {
+				return sim.Behaviour{StartError: "failed to create containerd task: context canceled"}, true
+			}
+			return sim.RunForever(), true
+		},
+	}})
+	const dead = "dead"
+	var hung atomic.Int32
+	release := simulated.Inject(sim.Fault{Call: "RemoveContainer", Kind: sim.Hang, Times: -1,
+		Match: func(_ sim.Target, request any) bool {
+			if r, ok := request.(*runtimeapi.RemoveContainerRequest); ok && r.ContainerId == dead {
+				hung.Add(1)
+				return true
+			}
+			return false
+		}})
+	var removals sync.WaitGroup
+	defer removals.Wait()
+	defer release()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	for range 3*runtime.NumCPU() + 4 { // more than there are places
+		removals.Go(func() { _ = h.CRI.RemoveContainer(ctx, dead) })
+	}
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u1"},
+		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "image"}}},
+	}
+	w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)}
+	if first := start(ctx, h, w); first.reason == nil {
+		t.Fatalf("the start that fails: %+v", first)
+	}
+	for hung.Load() < int32(max(3*runtime.NumCPU(), 4)) {
+		runtime.Gosched()
+	}
+	if got := start(ctx, h, w); got.fact == nil || got.fact.State != messages.ContainerRunning {
+		t.Errorf("got %+v beside removals that hang, want a running container", got)
 	}
 }
 

@@ -133,7 +133,7 @@ func create(ctx context.Context, h *host.Host, w messages.RunContainer) made {
 		return made{id: there, found: true}
 	case left != "":
 		// Only its name is in the way: its start was interrupted, and it never ran.
-		if err = host.Ignore(h.CRI.RemoveContainer(ctx, left)); err != nil {
+		if err = host.Ignore(h.CRI.RemoveContainer(cri.PartOfStart(ctx), left)); err != nil {
 			m := notMade(messages.ReasonCreateContainer,
 				fmt.Errorf("the runtime cannot remove the container of an interrupted start: %w", err))
 			m.taken = remains.Refused(err)
