@@ -8,6 +8,8 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/actors/internal/cpus"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pods/found"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -34,7 +36,7 @@ func (a *actor) allocate(ctx supervisors.Context, e *entry) (*messages.Reason, a
 	refused := d.answer != nil && d.answer.Refused != ""
 	if now := ctx.Now(); (d.answer == nil || refused) && (d.asked.IsZero() || now.Sub(d.asked) >= allocateAgain) {
 		d.asked = now
-		ctx.Tell(messages.Resources, messages.AllocateResources{UID: e.uid, Pod: e.want.pod, Holding: a.holding(),
+		ctx.Tell(messages.Resources, messages.AllocateResources{UID: e.uid, Pod: e.starts(), Holding: a.holding(),
 			Heard: a.settled()})
 		ctx.After(allocateAgain, allocateDue{})
 	}
@@ -54,6 +56,22 @@ func (a *actor) allocate(ctx supervisors.Context, e *entry) (*messages.Reason, a
 		return &messages.Reason{Code: refusal.Reason, Message: refusal.Message, Cause: refusal.Cause}, admission.Refusal{}
 	}
 	return nil, refusal
+}
+
+// starts returns the pod that a held entry starts: with the resources allocated to it, if it was resized.
+func (e *entry) starts() *v1.Pod {
+	if e.want.source != messages.APIServer {
+		return e.want.pod
+	}
+	return e.lastAllocation().In(e.want.pod)
+}
+
+// lastAllocation returns the allocation of the earlier life of a held pod of the API server; nil: its request.
+func (e *entry) lastAllocation() *podspec.Allocation {
+	if e.record.Allocated != nil {
+		return e.record.Allocated
+	}
+	return found.Allocation(e.want.pod, e.found)
 }
 
 // readmit continues with a pod that was admitted before. If none of its containers runs, e.g. after a restart of the machine, its

@@ -257,6 +257,34 @@ func TestAllocate_ExclusiveCPUs(t *testing.T) {
 	}
 }
 
+// A static pod whose manifest has changed keeps its UID. Its CPUs are released at its end, and it asks again.
+func TestAllocate_ChangedManifest(t *testing.T) {
+	n := exclusive(t)
+	wants(n.Kit, messages.APIServer)
+	wants(n.Kit, messages.File, static(pinned("static", "s")))
+	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "s"})
+	wants(n.Kit, messages.File)
+	wants(n.Kit, messages.File, static(pinned("static", "s")))
+	n.Take()
+	gone(n.Kit, "s", &v1.PodStatus{Phase: v1.PodSucceeded})
+	released, asked := false, false
+	for _, m := range n.Take() {
+		switch m := m.Msg.(type) {
+		case messages.ResourcesHeld:
+			_, holds := m.Holding["s"]
+			released = released || !holds
+		case messages.AllocateResources:
+			if !released {
+				t.Error("asked for CPUs before the ones of its earlier life are released")
+			}
+			asked = true
+		}
+	}
+	if !asked {
+		t.Error("the changed pod has not asked for CPUs")
+	}
+}
+
 // The holders are sent when a pod has ended, and with each sweep, but not before every source has reported.
 func TestResourcesHeld(t *testing.T) {
 	n := exclusive(t)

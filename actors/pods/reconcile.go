@@ -117,6 +117,9 @@ func (a *actor) entered(ctx supervisors.Context, e *entry, from state) {
 			metrics.PodRestarted(e.want.source != messages.APIServer)
 		}
 		e.life, e.why = life{}, nil
+		if from == leaving && e.want != nil {
+			a.tellHolding(ctx, false) // a static pod with a changed manifest has its UID: what it had is released first
+		}
 		if from == over || from == leaving { // the next life of the agent must not take a pod that runs by then for the old one
 			a.keep(ctx, e, record{})
 		}
@@ -150,9 +153,7 @@ func (a *actor) spawn(ctx supervisors.Context, e *entry) {
 	e.life = life{order: a.order, generation: 1, failed: ctx.Now(), lingers: lingers}
 	if e.want != nil {
 		if e.source = e.want.source; e.source == messages.APIServer {
-			if e.allocation = e.record.Allocated; e.allocation == nil {
-				e.allocation = found.Allocation(e.want.pod, e.found)
-			}
+			e.allocation = e.lastAllocation()
 		}
 		e.setPod(e.want.pod)
 	} else {

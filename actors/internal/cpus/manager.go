@@ -200,6 +200,11 @@ func (m *Manager) Retain(holders map[string]string) {
 		return
 	}
 	m.change(left)
+	m.flush()
+}
+
+// flush writes the checkpoint without waiting for the disk.
+func (m *Manager) flush() {
 	m.writes.Go(func() {
 		if err := m.file.Flush(); err != nil {
 			m.log.Warn("the checkpoint of exclusive CPUs cannot be written", "error", err)
@@ -239,6 +244,10 @@ func (m *Manager) allocate(pod *v1.Pod) error {
 	had, cores := m.given[string(pod.UID)], m.static.options.FullCores
 	next, err := m.static.Allocate(m.given, pod)
 	if err != nil {
+		if len(next[string(pod.UID)]) < len(had) {
+			m.change(next)
+			m.flush()
+		}
 		refusal, _ := errors.AsType[Refusal](err)
 		metrics.PinningRequests.WithLabelValues().Add(float64(asking(pod, refusal.Container)))
 		metrics.PinningErrors.WithLabelValues().Inc()

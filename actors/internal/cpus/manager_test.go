@@ -111,6 +111,13 @@ func TestManager_KeepsAssignments(t *testing.T) {
 	}
 	m.Retain(map[string]string{"u": "ns/u"})
 	m.pins(t, "u", "app0", "1,3")
+	if err := m.Allocate(t.Context(), newPod("u", "app 4")); err == nil {
+		t.Error("a changed pod gets more CPUs than there are")
+	}
+	m.pins(t, "u", "app0", "0-3")
+	if err := m.Allocate(t.Context(), newPod("u", "app 2")); err != nil {
+		t.Error(err)
+	}
 	m.Retain(map[string]string{"other": "ns/other"})
 	m.pins(t, "u", "app0", "0-3")
 	m.Close()

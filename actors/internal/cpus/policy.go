@@ -127,6 +127,25 @@ func (g Given) Keep(holds func(uid string) bool) Given {
 	return out
 }
 
+// fitting returns the assignments without those of the pod's containers that request another number of CPUs. It is a copy.
+func (g Given) fitting(pod *v1.Pod) Given {
+	uid := string(pod.UID)
+	requests := map[string]int{}
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			requests[list[i].Name] = Exclusive(pod, &list[i])
+		}
+	}
+	out := Given{}
+	maps.Copy(out, g)
+	has := maps.Clone(g[uid])
+	maps.DeleteFunc(has, func(name string, set cpuset.CPUSet) bool { return set.Size() != requests[name] })
+	if out[uid] = has; len(has) == 0 {
+		delete(out, uid)
+	}
+	return out
+}
+
 // Reserved returns the CPUs that are never exclusive.
 func (p Static) Reserved() cpuset.CPUSet { return p.reserved }
 
@@ -158,17 +177,16 @@ type Refusal struct {
 
 func (r Refusal) Error() string { return r.Message }
 
-// Allocate adds the exclusive CPUs of a pod. Containers that have theirs keep them. The pod gets all or a Refusal.
+// Allocate adds the exclusive CPUs of a pod. Containers that have theirs keep them. Others of the pod are released: a static pod
+// keeps its UID when its manifest changes. The pod gets all or a Refusal; then it has none that it had for another request.
 func (p Static) Allocate(g Given, pod *v1.Pod) (Given, error) {
 	uid := string(pod.UID)
+	g = g.fitting(pod)
 	has := maps.Clone(g[uid])
 	if has == nil {
 		has = map[string]cpuset.CPUSet{}
 	}
 	out := maps.Clone(g)
-	if out == nil {
-		out = Given{}
-	}
 	var reuse cpuset.CPUSet
 	for i, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for j := range list {

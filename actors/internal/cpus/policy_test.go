@@ -169,6 +169,28 @@ func TestAllocate(t *testing.T) {
 	}
 }
 
+// A static pod keeps its UID when its manifest changes. Containers with another request get other CPUs, and removed ones lose
+// theirs; the others keep them.
+func TestAllocate_ChangedRequest(t *testing.T) {
+	p := newStatic(t, shape{1, 1, 1, 4, 2}.topology(), cpuset.New(0), 0, Options{})
+	had, err := p.Allocate(nil, newPod("u", "app 1", "app 2", "app 1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := had["u"]["app0"]
+	got, err := p.Allocate(had, newPod("u", "app 1", "app 3"))
+	if err != nil || len(got["u"]) != 2 || !got["u"]["app0"].Equals(kept) || got["u"]["app1"].Size() != 3 || p.Shared(got).Size() != 4 {
+		t.Errorf("got %s of %s, shared %s, %v", show(got["u"]), show(had["u"]), p.Shared(got), err)
+	}
+	got, err = p.Allocate(had, newPod("u", "app 9"))
+	if err == nil || len(got["u"]) > 0 || p.Shared(got).Size() != 8 {
+		t.Errorf("got %s after a refusal, shared %s, %v", show(got["u"]), p.Shared(got), err)
+	}
+	if len(had["u"]) != 3 {
+		t.Errorf("the earlier assignments have changed: %s", show(had["u"]))
+	}
+}
+
 // Siblings of reserved CPUs stay unused under full-pcpus-only, even where they would save a NUMA crossing.
 func TestAllocate_FullCoresBesideReserved(t *testing.T) {
 	p := newStatic(t, shape{2, 1, 1, 3, 2}.topology(), cpuset.New(0, 1), 0, Options{FullCores: true})
