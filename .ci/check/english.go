@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"go/parser"
@@ -9,19 +8,14 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-// sharesFile records the highest share of listed words that each unfinished room may have.
-const sharesFile = ".ci/check/english.txt"
-
-// finishedShare is the limit, in percent, of every room that sharesFile does not name.
-const finishedShare = 3
+// listedLimit is the share of matching comment lines, in percent, that no room may exceed.
+const listedLimit = 3
 
 // listed matches the constructions that CONTRIBUTING.md asks to avoid in comments.
 var listed = regexp.MustCompile(`(?i)\b(what|who|whose|somebody|nobody|of which|upon which|tells?|told|says?|said|that of|` +
@@ -33,90 +27,39 @@ type commentCount struct{ lines, matches int }
 // percent returns the share of matching lines.
 func (c commentCount) percent() float64 { return 100 * float64(c.matches) / float64(max(c.lines, 1)) }
 
-// limit returns the share rounded up: the lowest limit that the room keeps.
-func (c commentCount) limit() int { return max(finishedShare, int(math.Ceil(c.percent()))) }
-
-// plainEnglish prints the share of listed words per room, and the recorded limits that can be lowered. It fails when a room
-// exceeds its limit.
+// plainEnglish prints the share of listed words per room. It fails when a room exceeds listedLimit.
 func plainEnglish(_ context.Context, out io.Writer) (tally, error) {
 	rooms, err := countComments(".")
-	if err != nil {
-		return tally{}, err
-	}
-	text, err := os.ReadFile(sharesFile)
-	if err != nil {
-		return tally{}, err
-	}
-	limits, err := parseShares(string(text))
 	if err != nil {
 		return tally{}, err
 	}
 	var total commentCount
 	for _, room := range slices.Sorted(maps.Keys(rooms)) {
 		c := rooms[room]
-		fmt.Fprintf(out, "%-30s %6d comment lines, %5d listed, %5.1f %%, limit %d %%\n", room, c.lines, c.matches, c.percent(),
-			cmp.Or(limits[room], finishedShare))
+		c.print(out, room)
 		total.lines, total.matches = total.lines+c.lines, total.matches+c.matches
 	}
-	fmt.Fprintf(out, "%-30s %6d comment lines, %5d listed, %5.1f %%\n", "all", total.lines, total.matches, total.percent())
-	problems, notes := compareShares(rooms, limits)
-	for _, note := range notes {
-		fmt.Fprintln(out, note)
-	}
-	if len(problems) > 0 {
+	total.print(out, "all")
+	if problems := overLimit(rooms); len(problems) > 0 {
 		return tally{}, fmt.Errorf("plain English (CONTRIBUTING.md):\n\t%s", strings.Join(problems, "\n\t"))
 	}
 	return tally{passed: 1}, nil
 }
 
-// compareShares returns a problem for each room that exceeds its limit, and a note for each limit that can be lowered.
-func compareShares(rooms map[string]commentCount, limits map[string]int) (problems, notes []string) {
-	for _, room := range slices.Sorted(maps.Keys(rooms)) {
-		limit := cmp.Or(limits[room], finishedShare)
-		if c := rooms[room]; c.percent() > float64(limit) {
-			problems = append(problems, fmt.Sprintf("%s: %.1f %% of the comment lines match the list, the limit is %d %%", room,
-				c.percent(), limit))
-		}
-	}
-	for _, room := range slices.Sorted(maps.Keys(limits)) {
-		c, ok := rooms[room]
-		switch {
-		case !ok:
-			problems = append(problems, fmt.Sprintf("%s: remove its limit from %s, the room does not exist", room, sharesFile))
-		case limits[room] > c.limit():
-			notes = append(notes, fmt.Sprintf("%s: lower its limit in %s to %d %%", room, sharesFile, c.limit()))
-		}
-	}
-	return problems, notes
+func (c commentCount) print(out io.Writer, room string) {
+	fmt.Fprintf(out, "%-30s %6d comment lines, %5d listed, %5.1f %%\n", room, c.lines, c.matches, c.percent())
 }
 
-// parseShares reads lines of a room and its limit in percent.
-func parseShares(text string) (map[string]int, error) {
-	limits := map[string]int{}
-	for line := range strings.Lines(text) {
-		var room string
-		var limit int
-		if _, err := fmt.Sscanf(line, "%s %d", &room, &limit); err != nil {
-			return nil, fmt.Errorf("%s: line %q: %w", sharesFile, line, err)
-		}
-		limits[room] = limit
-	}
-	return limits, nil
-}
-
-// formatShares writes the limits of the unfinished rooms. A recorded limit is lowered or kept, never raised.
-func formatShares(rooms map[string]commentCount, recorded map[string]int) string {
-	var b strings.Builder
+// overLimit returns a problem for each room that exceeds listedLimit.
+func overLimit(rooms map[string]commentCount) []string {
+	var problems []string
 	for _, room := range slices.Sorted(maps.Keys(rooms)) {
-		limit := rooms[room].limit()
-		if recorded != nil {
-			limit = min(limit, cmp.Or(recorded[room], finishedShare))
-		}
-		if limit > finishedShare {
-			fmt.Fprintf(&b, "%s %d\n", room, limit)
+		if c := rooms[room]; c.percent() > listedLimit {
+			problems = append(problems, fmt.Sprintf("%s: %d of %d comment lines (%.1f %%) match the list, the limit is %d %%", room,
+				c.matches, c.lines, c.percent(), listedLimit))
 		}
 	}
-	return b.String()
+	return problems
 }
 
 // countComments counts the comment lines of at least three words in the Go files below dir, tests included, per room.

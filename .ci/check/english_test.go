@@ -1,36 +1,13 @@
 package main
 
 import (
-	"flag"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
-
-var update = flag.Bool("update", false, "lower the recorded shares to today's")
-
-// TestRecordedShares_Update lowers the recorded limits with -update. The lint step compares them.
-func TestRecordedShares_Update(t *testing.T) {
-	if !*update {
-		t.Skip("runs with -update only; the lint step compares the shares")
-	}
-	rooms, err := countComments("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var recorded map[string]int
-	path := filepath.Join("../..", sharesFile)
-	if text, err := os.ReadFile(path); err == nil {
-		if recorded, err = parseShares(string(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(path, []byte(formatShares(rooms, recorded)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestCountComments_PerRoom(t *testing.T) {
 	dir := t.TempDir()
@@ -56,44 +33,46 @@ func TestCountComments_PerRoom(t *testing.T) {
 	}
 }
 
-func TestCompareShares_FailsWhenARoomGetsWorse(t *testing.T) {
-	const lower = "cri: lower its limit in .ci/check/english.txt to "
+func TestOverLimit(t *testing.T) {
 	for _, test := range []struct {
-		name           string
-		count          commentCount
-		limit          int
-		problem, lower string
+		name  string
+		count commentCount
+		want  []string
 	}{
-		{"at its limit", commentCount{100, 40}, 40, "", ""},
-		{"worse", commentCount{100, 41}, 40, "cri: 41.0 % of the comment lines match the list, the limit is 40 %", ""},
-		{"better", commentCount{100, 20}, 40, "", lower + "20 %"},
-		{"finished", commentCount{100, 3}, 0, "", ""},
-		{"finished, still recorded", commentCount{100, 2}, 4, "", lower + "3 %"},
-		{"worse than finished", commentCount{100, 4}, 0, "cri: 4.0 % of the comment lines match the list, the limit is 3 %", ""},
+		{"no comments", commentCount{}, nil},
+		{"at the limit", commentCount{100, 3}, nil},
+		{"above the limit", commentCount{100, 4}, []string{"cri: 4 of 100 comment lines (4.0 %) match the list, the limit is 3 %"}},
+		{"above by less than one line in a hundred", commentCount{1000, 31},
+			[]string{"cri: 31 of 1000 comment lines (3.1 %) match the list, the limit is 3 %"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			limits := map[string]int{}
-			if test.limit > 0 {
-				limits["cri"] = test.limit
-			}
-			problems, notes := compareShares(map[string]commentCount{"cri": test.count}, limits)
-			if got := strings.Join(problems, "\n"); got != test.problem {
-				t.Errorf("problems: got %q, want %q", got, test.problem)
-			}
-			if got := strings.Join(notes, "\n"); got != test.lower {
-				t.Errorf("notes: got %q, want %q", got, test.lower)
+			if got := overLimit(map[string]commentCount{"cri": test.count}); !slices.Equal(got, test.want) {
+				t.Errorf("problems: got %q, want %q", got, test.want)
 			}
 		})
 	}
-	if problems, _ := compareShares(nil, map[string]int{"cri": 9}); len(problems) != 1 {
-		t.Errorf("limit of a missing room: got %q, want one problem", problems)
-	}
 }
 
-func TestFormatShares_NeverRaisesALimit(t *testing.T) {
-	rooms := map[string]commentCount{"a": {100, 50}, "b": {100, 10}, "c": {100, 3}, "d": {100, 30}}
-	const want = "a 40\nb 10\n"
-	if got := formatShares(rooms, map[string]int{"a": 40, "b": 20, "c": 30}); got != want {
-		t.Errorf("formatShares: got %q, want %q", got, want)
+// TestPlainEnglish_FailsAboveTheLimit runs the step on a tree with one room below and one above the limit.
+func TestPlainEnglish_FailsAboveTheLimit(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write := func(room, comment string) {
+		t.Helper()
+		if err := os.MkdirAll(room, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(room, "a.go"), []byte("// "+comment+"\npackage a\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("cri", "Package a holds plain words.")
+	var out strings.Builder
+	if _, err := plainEnglish(t.Context(), &out); err != nil {
+		t.Fatalf("plain comments: got %v, want no error", err)
+	}
+	write("cni", "Package a says nothing.")
+	_, err := plainEnglish(t.Context(), &out)
+	if err == nil || !strings.Contains(err.Error(), "cni: 1 of 1 ") || strings.Contains(err.Error(), "cri") {
+		t.Errorf("a listed comment in cni: got %v, want an error about cni only", err)
 	}
 }
