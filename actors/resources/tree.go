@@ -6,6 +6,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/cpus"
 	"github.com/playlet-dev/playlet/actors/internal/devices"
 	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
+	"github.com/playlet-dev/playlet/actors/internal/pluginwatch"
 )
 
 // Types for the command, which reports the desired cgroups; cmd may not import actors/internal.
@@ -47,6 +48,14 @@ const StaticCPUs = cpus.PolicyStatic
 
 // NewDevices returns the process's device plugins; see devices.New.
 var NewDevices = devices.New
+
+// Types about plugins that register by a socket.
+type (
+	// PluginWatcher watches for them.
+	PluginWatcher = pluginwatch.Watcher
+	// PluginHandler registers plugins of one kind.
+	PluginHandler = pluginwatch.Handler
+)
 
 // ReadCapacity returns the machine's capacity; see cgroups.ReadCapacity.
 var ReadCapacity = cgroups.ReadCapacity

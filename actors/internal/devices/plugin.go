@@ -48,6 +48,7 @@ type Manager struct {
 // plugin is one connection to a plugin, from its registration until it goes.
 type plugin struct {
 	resource string
+	socket   string // in plugins_registry, by which it registered; empty: it registered itself
 	conn     *grpc.ClientConn
 	api      pluginapi.DevicePluginClient
 	options  *pluginapi.DevicePluginOptions
@@ -124,14 +125,24 @@ func (m *Manager) register(r *pluginapi.RegisterRequest) error {
 	case !slices.Contains(pluginapi.SupportedVersions[:], r.GetVersion()):
 		return fmt.Errorf("requested API version %q is not supported by kubelet. Supported version is %q", r.GetVersion(),
 			pluginapi.SupportedVersions)
-	case !admission.Extended(v1.ResourceName(name)), len(validation.IsQualifiedName("requests."+name)) > 0:
+	case !isValid(name):
 		return fmt.Errorf("the ResourceName %q is invalid", name)
 	case !filepath.IsLocal(r.GetEndpoint()):
 		return fmt.Errorf("the endpoint %q is not in %s", r.GetEndpoint(), m.dir)
 	}
+	return m.attach(m.ctx, &plugin{resource: name}, filepath.Join(m.dir, r.GetEndpoint()))
+}
+
+// isValid reports whether a plugin's resource may have this name.
+func isValid(name string) bool {
+	return admission.Extended(v1.ResourceName(name)) && len(validation.IsQualifiedName("requests."+name)) == 0
+}
+
+// attach connects to a plugin at its endpoint, the path of a socket, and follows it. An earlier one is replaced.
+func (m *Manager) attach(ctx context.Context, p *plugin, endpoint string) error {
+	name := p.resource
 	metrics.PluginRegistrations.WithLabelValues(name).Inc()
-	p, err := m.connect(name, filepath.Join(m.dir, r.GetEndpoint()))
-	if err != nil {
+	if err := p.connect(ctx, endpoint); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -152,18 +163,17 @@ func (m *Manager) register(r *pluginapi.RegisterRequest) error {
 	return nil
 }
 
-func (m *Manager) connect(name, socket string) (*plugin, error) {
-	conn, err := dialer.Dial(socket)
-	if err != nil {
-		return nil, err
+func (p *plugin) connect(ctx context.Context, endpoint string) (err error) {
+	if p.conn, err = dialer.Dial(endpoint); err != nil {
+		return err
 	}
-	p := &plugin{resource: name, conn: conn, api: pluginapi.NewDevicePluginClient(conn)}
-	ctx, cancel := context.WithTimeout(m.ctx, connectTimeout)
+	p.api = pluginapi.NewDevicePluginClient(p.conn)
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	if p.options, err = p.api.GetDevicePluginOptions(ctx, &pluginapi.Empty{}, grpc.WaitForReady(true)); err != nil {
-		return nil, errors.Join(fmt.Errorf("failed to get device plugin options: %w", err), conn.Close())
+		return errors.Join(fmt.Errorf("failed to get device plugin options: %w", err), p.conn.Close())
 	}
-	return p, nil
+	return nil
 }
 
 // follow takes the plugin's lists until it goes, and notes that.
@@ -180,10 +190,16 @@ func (m *Manager) follow(ctx context.Context, p *plugin) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if k := m.inventory.resources[p.resource]; k.plugin == p && m.ctx.Err() == nil {
-		k.plugin, k.listed, k.gone = nil, false, time.Now()
-		m.log.Warn("device plugin disconnected; none of its devices is allocated until it registers again",
-			"resource", p.resource, "error", err)
+		m.lose(k, err)
 	}
+}
+
+// lose notes that the plugin of a resource is gone. The caller holds mu.
+func (m *Manager) lose(k *resourceState, why error) {
+	m.log.Warn("device plugin disconnected; none of its devices is allocated until it registers again",
+		"resource", k.plugin.resource, "error", why)
+	_ = k.plugin.conn.Close()
+	k.plugin, k.listed, k.gone = nil, false, time.Now()
 }
 
 // take applies a list. It does the slow parts without the lock, because mailboxes wait for it.

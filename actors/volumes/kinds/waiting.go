@@ -12,8 +12,11 @@ import (
 // removal of a large emptyDir, may take as long as they make progress.
 const OperationTimeout = 10 * time.Minute
 
-// Retry is the kubelet's back-off for volumes. It is also used for plugins that register.
+// Retry is the kubelet's back-off for volumes. It is also used for plugins that register (RetryPlugin).
 var Retry = backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
+
+// RetryPlugin returns the delay after this many failed registrations of a plugin.
+func RetryPlugin(fails int) time.Duration { return Retry.After(fails, 0) }
 
 // WaitError is the error of a mount that depends on others to bind a claim, attach a volume, register a driver, or release the
 // volume.

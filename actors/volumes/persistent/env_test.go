@@ -18,7 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/pluginwatch"
 	"github.com/playlet-dev/playlet/actors/volumes"
 	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
@@ -88,6 +90,9 @@ func storageNode(t *testing.T, objects ...runtime.Object) *node {
 		Client: fake.NewClientset(objects...), NodeName: "n", RootDir: n.RootDir, Operations: n.ops, Log: n.facts.Log,
 	})
 	t.Cleanup(n.storage.Close)
+	w := pluginwatch.Watcher{Dir: filepath.Join(n.RootDir, "plugins_registry"), Log: n.facts.Log, Retry: kinds.RetryPlugin,
+		Handlers: map[string]pluginwatch.Handler{registration.CSIPlugin: n.storage.Drivers}}
+	t.Cleanup(w.Start())
 	n.restart(t)
 	return n
 }

@@ -10,12 +10,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/kubernetes"
-	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
-	"github.com/playlet-dev/playlet/actors/volumes/pluginwatch"
 )
 
 // Storage has the drivers and the state of persistent volumes. It lives as long as the process. The mount that needs an object
@@ -61,7 +59,8 @@ type Options struct {
 	Log        *slog.Logger
 }
 
-// New returns a Storage. It begins to watch for drivers and their objects.
+// New returns a Storage. It begins to watch for the objects of drivers. Drivers is a handler of the watcher of plugins, which the
+// caller runs.
 func New(o Options) *Storage {
 	s := &Storage{
 		Options: o, Drivers: csi.NewDrivers(), pods: map[string]map[string]podVolume{}, onDisk: map[string]bool{},
@@ -70,9 +69,6 @@ func New(o Options) *Storage {
 	s.objects = driverObjects{specs: map[string]storagev1.CSIDriverSpec{}, changed: s.Drivers.Nudge}
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background())
-	w := pluginwatch.Watcher{Dir: filepath.Join(o.RootDir, "plugins_registry"), Log: o.Log, Retry: kinds.Retry,
-		Handlers: map[string]pluginwatch.Handler{registration.CSIPlugin: s.Drivers}}
-	s.running.Go(func() { w.Run(ctx) })
 	s.running.Go(func() { s.objects.watch(ctx, o.Client, o.Log) })
 	return s
 }

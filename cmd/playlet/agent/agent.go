@@ -15,10 +15,13 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/pod"
+	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/actors/server"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent/chains"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent/locks"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent/memory"
@@ -52,6 +55,7 @@ type Agent struct {
 	observatory *observatory
 	guard       *guard // of port 10250
 	listeners   *server.Listeners
+	stopPlugins func() // ends the watch for plugins; nil: it has not begun
 	system      *supervisors.System
 	failed      chan error // the root of the tree has given up
 }
@@ -188,6 +192,7 @@ func (a *Agent) start(interceptor supervisors.Interceptor) error {
 		return err
 	}
 	a.cluster.watch(a.node, a.host.Ops, a.log)
+	a.stopPlugins = a.watchPlugins()
 	warnOfGaps(a.node, a.host.Node.CgroupV2, a.log)
 	if engine := a.observatory.chaos; interceptor == nil && engine != nil {
 		a.log.Warn("chaos is enabled: playlet chaos may break any actor of this agent")
@@ -205,6 +210,17 @@ func (a *Agent) start(interceptor supervisors.Interceptor) error {
 	a.listeners.Attach(system)
 	a.host.Devices.Notify(func(uid string) { system.Tell(messages.PodAddress(uid), messages.DevicesChanged{UID: uid}) })
 	return nil
+}
+
+// watchPlugins watches for plugins that register by a socket, until stop is called. Each kind of plugin is one line.
+func (a *Agent) watchPlugins() (stop func()) {
+	handlers := map[string]resources.PluginHandler{registration.DevicePlugin: a.host.Devices.Registry()}
+	if a.cluster != nil {
+		handlers[registration.CSIPlugin] = a.cluster.storage.Drivers
+	}
+	w := resources.PluginWatcher{Dir: filepath.Join(a.node.RootDir, "plugins_registry"), Handlers: handlers,
+		Retry: kinds.RetryPlugin, Log: a.log.With(podlog.ActorKey, messages.Resources.String())}
+	return w.Start()
 }
 
 // warnOfGaps logs configured features that are not implemented yet.
@@ -236,6 +252,9 @@ func (a *Agent) Close() error {
 		errs = append(errs, a.system.Shutdown(ctx))
 	}
 	a.observatory.close(ctx, a.log)
+	if a.stopPlugins != nil {
+		a.stopPlugins()
+	}
 	a.cluster.close()
 	a.guard.close()
 	settle(a.host.Ops, settleTime, a.log)

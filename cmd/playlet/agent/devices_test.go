@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -135,6 +136,44 @@ func TestADevicePlugin(t *testing.T) {
 	}
 }
 
+// devicesAllocatable waits until the process has this number of usable devices.
+func (r *rig) devicesAllocatable(want int64) {
+	r.t.Helper()
+	r.eventually(fmt.Sprintf("%d devices can be allocated", want), func() bool {
+		_, allocatable := r.agent.host.Devices.Capacity()
+		q := allocatable[gpu]
+		return q.Value() == want
+	})
+}
+
+// registryPlugin has a plugin appear in plugins_registry, on a node with or without an API server.
+func (r *rig) registryPlugin(ids ...string) *resourcestest.Plugin {
+	r.t.Helper()
+	dir := filepath.Join(r.dir, "root", "plugins_registry")
+	p := resourcestest.NewPlugin(dir, gpu, ids...)
+	r.t.Cleanup(p.Stop)
+	if err := p.StartRegistry(dir); err != nil {
+		r.t.Fatal(err)
+	}
+	return p
+}
+
+// A plugin in plugins_registry is found by each life of the agent.
+func TestAPluginInTheRegistry(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sim.Options{})
+	r.start(nil)
+	p := r.registryPlugin("a")
+	for range 2 {
+		r.devicesAllocatable(1)
+		r.stop()
+		r.start(nil)
+	}
+	r.devicesAllocatable(1)
+	p.Stop()
+	r.devicesAllocatable(0)
+}
+
 // Whichever message of an allocation an actor is killed at, or is lost: the pod has its device, and no other one is taken.
 func TestAnAllocationSurvivesKills(t *testing.T) {
 	t.Parallel()
@@ -154,11 +193,7 @@ func TestAnAllocationSurvivesKills(t *testing.T) {
 			p := resourcestest.NewPlugin(filepath.Join(r.dir, "root", "device-plugins"), gpu, "a", "b")
 			defer p.Stop()
 			r.startPlugin(p)
-			r.eventually("the plugin's devices are known", func() bool {
-				_, allocatable := r.agent.host.Devices.Capacity()
-				q := allocatable[gpu]
-				return q.Value() == 2
-			})
+			r.devicesAllocatable(2)
 			r.binds(askingGPU("first"))
 			r.eventually("it has the device", func() bool {
 				return r.pod("first").Status.Phase == v1.PodRunning && r.devicesOf("first") == "a"

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
 // Plugin offers devices of one resource. Safe for concurrent use.
@@ -22,9 +23,12 @@ type Plugin struct {
 	Prefer func(r *pluginapi.ContainerPreferredAllocationRequest) []string
 	// PreStart requests a call before each start of a container.
 	PreStart bool
+	// Versions are the supported versions, as told to the watcher of plugins_registry; nil means the current one.
+	Versions []string
 
 	dir, resource string
 	pluginapi.UnimplementedDevicePluginServer
+	registration.UnsafeRegistrationServer
 
 	mu      sync.Mutex
 	server  *grpc.Server
@@ -32,6 +36,7 @@ type Plugin struct {
 	changed chan struct{} // closed at the next change
 	asked   [][]string    // IDs, by Allocate
 	started [][]string    // IDs, by PreStartContainer
+	status  *registration.RegistrationStatus
 }
 
 // New makes one in the folder where the kubelet's socket is; ids are its devices, all healthy.
@@ -47,7 +52,25 @@ func (p *Plugin) endpoint() string { return filepath.Base(p.resource) + ".sock" 
 
 // Start has it listen and register.
 func (p *Plugin) Start(ctx context.Context) error {
-	path := filepath.Join(p.dir, p.endpoint())
+	if err := p.listen(p.dir); err != nil {
+		return err
+	}
+	return p.Register(ctx, pluginapi.Version, p.resource, p.endpoint())
+}
+
+// StartRegistry has it listen in the folder plugins_registry, and wait to be asked for its registration.
+func (p *Plugin) StartRegistry(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil { // as plugins do
+		return err
+	}
+	p.mu.Lock()
+	p.status = nil
+	p.mu.Unlock()
+	return p.listen(dir)
+}
+
+func (p *Plugin) listen(dir string) error {
+	path := filepath.Join(dir, p.endpoint())
 	_ = os.Remove(path)
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -55,11 +78,37 @@ func (p *Plugin) Start(ctx context.Context) error {
 	}
 	s := grpc.NewServer()
 	pluginapi.RegisterDevicePluginServer(s, p)
+	registration.RegisterRegistrationServer(s, p)
 	p.mu.Lock()
 	p.server = s
 	p.mu.Unlock()
 	go func() { _ = s.Serve(l) }()
-	return p.Register(ctx, pluginapi.Version, p.resource, p.endpoint())
+	return nil
+}
+
+// Registered returns the status that the watcher of plugins_registry sent; nil: none yet.
+func (p *Plugin) Registered() *registration.RegistrationStatus {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status
+}
+
+// GetInfo implements registration.RegistrationServer.
+func (p *Plugin) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
+	versions := p.Versions
+	if versions == nil {
+		versions = []string{pluginapi.Version}
+	}
+	return &registration.PluginInfo{Type: registration.DevicePlugin, Name: p.resource, SupportedVersions: versions}, nil
+}
+
+// NotifyRegistrationStatus implements registration.RegistrationServer.
+func (p *Plugin) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (
+	*registration.RegistrationStatusResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.status = s
+	return &registration.RegistrationStatusResponse{}, nil
 }
 
 // Register registers a plugin with the agent, even one that does not listen.

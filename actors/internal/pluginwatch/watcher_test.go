@@ -13,8 +13,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"go.uber.org/goleak"
 
-	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
-	"github.com/playlet-dev/playlet/supervisors/backoff"
+	"github.com/playlet-dev/playlet/actors/internal/devices/devicestest"
 	api "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
@@ -58,7 +57,7 @@ func eventually(t *testing.T, is func() bool) {
 	}
 }
 
-var retry = backoff.Policy{First: 500 * time.Millisecond, Max: time.Minute}
+func retry(int) time.Duration { return 500 * time.Millisecond }
 
 // Sockets appear, are refused and retried, disappear, and come back. A file is not a plugin, and neither is a socket without
 // listener.
@@ -66,22 +65,19 @@ func TestPluginsComeAndGo(t *testing.T) {
 	root := t.TempDir()
 	b := &registry{refuses: 1, there: map[string]string{}}
 	w := Watcher{Dir: filepath.Join(root, "plugins_registry"), Log: slog.New(slog.DiscardHandler), Retry: retry,
-		Handlers: map[string]Handler{api.CSIPlugin: b}}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { w.Run(ctx); close(ended) }()
-	defer func() { cancel(); <-ended }()
-	d := &csitest.Driver{Name: "disk"}
+		Handlers: map[string]Handler{api.DevicePlugin: b}}
+	defer w.Start()()
+	d := devicestest.New(w.Dir, "example.com/disk", "a")
 	for range 2 {
-		if err := d.Start(root); err != nil {
+		if err := d.StartRegistry(w.Dir); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(w.Dir, "file"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, func() bool { return b.has("disk") && d.Registered().GetPluginRegistered() })
+		eventually(t, func() bool { return b.has("example.com/disk") && d.Registered().GetPluginRegistered() })
 		d.Stop()
-		eventually(t, func() bool { return !b.has("disk") })
+		eventually(t, func() bool { return !b.has("example.com/disk") })
 	}
 }
 
@@ -89,16 +85,15 @@ func TestPluginsComeAndGo(t *testing.T) {
 func TestAPluginOfAnotherKindIsRefused(t *testing.T) {
 	root := t.TempDir()
 	w := Watcher{Dir: filepath.Join(root, "plugins_registry"), Log: slog.New(slog.DiscardHandler), Retry: retry}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { w.Run(ctx); close(ended) }()
-	defer func() { cancel(); <-ended }()
-	d := &csitest.Driver{Name: "disk"}
-	if err := d.Start(root); err != nil {
+	defer w.Start()()
+	d := devicestest.New(w.Dir, "example.com/disk", "a")
+	if err := d.StartRegistry(w.Dir); err != nil {
 		t.Fatal(err)
 	}
 	defer d.Stop()
-	eventually(t, func() bool { return d.Registered().GetError() == `plugins of the kind "CSIPlugin" are not supported` })
+	eventually(t, func() bool {
+		return d.Registered().GetError() == `plugins of the kind "DevicePlugin" are not supported`
+	})
 }
 
 // If one of two sockets of a plugin is gone, the other is asked again.

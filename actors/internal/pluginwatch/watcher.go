@@ -24,7 +24,6 @@ import (
 	api "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/plugin"
-	"github.com/playlet-dev/playlet/supervisors/backoff"
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
@@ -42,8 +41,8 @@ type Watcher struct {
 	// Handlers has the handlers by kind of plugin, e.g. api.CSIPlugin.
 	Handlers map[string]Handler
 	Log      *slog.Logger
-	// Retry is the back-off after a failed registration.
-	Retry backoff.Policy
+	// Retry returns the delay after this many failed registrations.
+	Retry func(fails int) time.Duration
 
 	sockets map[string]*socket // by path; used by Run alone
 	done    chan func()        // results of registrations, applied by Run
@@ -72,6 +71,20 @@ type socket struct {
 	retryAt time.Time
 	handler Handler // nil: not registered
 	name    string
+}
+
+// Start watches until stop is called, which returns when no handler is in a call any more.
+func (w *Watcher) Start() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // Run watches until ctx ends. It logs a panic and continues.
@@ -195,7 +208,7 @@ func (w *Watcher) ended(s *socket, handler Handler, name string, err error) {
 		return
 	}
 	s.fails++
-	s.retryAt = time.Now().Add(w.Retry.After(s.fails, 0))
+	s.retryAt = time.Now().Add(w.Retry(s.fails))
 	w.Log.Warn("a plugin cannot be registered", "socket", s.path, "error", err, "retryAt", s.retryAt)
 }
 
