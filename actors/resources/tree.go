@@ -40,6 +40,15 @@ type (
 // OpenCPUs returns the process's exclusive CPUs; see cpus.Open.
 var OpenCPUs = cpus.Open
 
+// CheckCPUs reports in advance whether OpenCPUs refuses to start; see cpus.Check.
+var CheckCPUs = cpus.Check
+
+// CheckpointError is the refusal to start with the checkpoint of exclusive CPUs.
+type CheckpointError = cpus.CheckpointError
+
+// CheckpointRemedy is what ends a CheckpointError.
+const CheckpointRemedy = cpus.CheckpointRemedy
+
 // Discover returns the topology of a machine; see cpus.Discover.
 var Discover = cpus.Discover
 

@@ -74,19 +74,9 @@ type Manager struct {
 // checkpoint is of another policy or other CPUs. Its pods then have to end first, as with the kubelet.
 func Open(c Config) (*Manager, error) {
 	m := &Manager{limited: c.Limited, log: c.Log, given: Given{}}
-	switch c.Policy {
-	case PolicyNone:
-		if len(c.Options) > 0 {
-			return nil, fmt.Errorf("cpuManagerPolicyOptions %v: the policy none has no options", c.Options)
-		}
-	case PolicyStatic:
-		static, err := c.static()
-		if err != nil {
-			return nil, fmt.Errorf("cpuManagerPolicy static: %w", err)
-		}
-		m.static = &static
-	default:
-		return nil, fmt.Errorf("cpuManagerPolicy: unknown policy: %q", c.Policy)
+	var err error
+	if m.static, err = c.policy(); err != nil {
+		return nil, err
 	}
 	path := filepath.Join(c.RootDir, File)
 	m.file = overdue.NewWriting("the checkpoint of exclusive CPUs", writeTimeout, func(g Given) error {
@@ -101,10 +91,76 @@ func Open(c Config) (*Manager, error) {
 		return atomicfile.WriteFile(path, text, 0o600)
 	})
 	if err := m.restore(path, c.Policy); err != nil {
-		return nil, fmt.Errorf("cannot continue with %s: %w: drain this node and remove the file before the agent is started "+
-			"again, or configure cpuManagerPolicy, its options and the reserved CPUs as before", path, err)
+		return nil, &CheckpointError{path, err}
 	}
 	return m, nil
+}
+
+// CheckpointError is the refusal to start with a checkpoint.
+type CheckpointError struct {
+	Path string
+	Err  error
+}
+
+// CheckpointRemedy is what ends a CheckpointError.
+const CheckpointRemedy = "drain this node and remove the file before the agent is started again, or configure " +
+	"cpuManagerPolicy, its options and the reserved CPUs as before"
+
+func (e *CheckpointError) Error() string {
+	return fmt.Sprintf("cannot continue with %s: %v: %s", e.Path, e.Err, CheckpointRemedy)
+}
+
+func (e *CheckpointError) Unwrap() error { return e.Err }
+
+// Check reports in advance, and changes nothing. refused is the error of Open; replaced is why Open would replace the checkpoint,
+// or could not read it, on which no container depends. An absent checkpoint is neither.
+func Check(c Config) (refused, replaced error) {
+	m := &Manager{log: slog.New(slog.DiscardHandler)}
+	if m.static, refused = c.policy(); refused != nil {
+		return refused, nil
+	}
+	path := filepath.Join(c.RootDir, File)
+	var data checkpoint.Data
+	err := loadInPlace(path, decodeTo(&data))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil && m.static == nil:
+		return nil, err
+	case err == nil:
+		err = m.fits(data, c.Policy)
+	}
+	if err != nil {
+		return &CheckpointError{path, err}, nil
+	}
+	return nil, nil
+}
+
+// decodeTo returns a decoder into data.
+func decodeTo(data *checkpoint.Data) func([]byte) error {
+	return func(text []byte) (err error) {
+		*data, err = checkpoint.Decode(text)
+		return err
+	}
+}
+
+// policy returns the static policy; nil: the policy none.
+func (c Config) policy() (*Static, error) {
+	switch c.Policy {
+	case PolicyNone:
+		if len(c.Options) > 0 {
+			return nil, fmt.Errorf("cpuManagerPolicyOptions %v: the policy none has no options", c.Options)
+		}
+		return nil, nil
+	case PolicyStatic:
+		static, err := c.static()
+		if err != nil {
+			return nil, fmt.Errorf("cpuManagerPolicy static: %w", err)
+		}
+		return &static, nil
+	default:
+		return nil, fmt.Errorf("cpuManagerPolicy: unknown policy: %q", c.Policy)
+	}
 }
 
 func (c Config) static() (Static, error) {
@@ -123,15 +179,11 @@ func (c Config) static() (Static, error) {
 // container depends on it.
 func (m *Manager) restore(path, policy string) error {
 	var data checkpoint.Data
-	decode := func(text []byte) (err error) {
-		data, err = checkpoint.Decode(text)
-		return err
-	}
 	load := atomicfile.LoadText
 	if m.static != nil {
 		load = loadInPlace
 	}
-	err := load(path, decode)
+	err := load(path, decodeTo(&data))
 	if _, aside := errors.AsType[*atomicfile.UnreadableError](err); aside {
 		m.log.Warn("the checkpoint of exclusive CPUs cannot be read, and is replaced", "error", err)
 		err = fs.ErrNotExist
@@ -148,16 +200,23 @@ func (m *Manager) restore(path, policy string) error {
 		return nil
 	case err != nil:
 		return err
+	}
+	if err := m.fits(data, policy); err != nil || m.static == nil {
+		return err
+	}
+	m.change(data.Given)
+	return nil
+}
+
+// fits returns an error if the checkpoint is of another policy or other CPUs.
+func (m *Manager) fits(data checkpoint.Data, policy string) error {
+	switch {
 	case data.Policy != policy:
 		return fmt.Errorf("configured policy %q differs from state checkpoint policy %q", policy, data.Policy)
 	case m.static == nil:
 		return nil
 	}
-	if err := m.static.Restore(data.Shared, data.Given); err != nil {
-		return err
-	}
-	m.change(data.Given)
-	return nil
+	return m.static.Restore(data.Shared, data.Given)
 }
 
 // loadInPlace is atomicfile.LoadText without setting an unreadable file aside.

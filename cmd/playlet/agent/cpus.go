@@ -37,17 +37,34 @@ var readTopology = func() (resources.Topology, error) {
 // openCPUs reads the CPUs that containers have to themselves. Call it with the lock of the root folder. An error refuses a
 // configuration that does not fit the machine or the last agent's checkpoint.
 func openCPUs(node *config.Node, log *slog.Logger) (*resources.CPUs, error) {
-	k := node.Kubelet
-	reservedCPUs, err := cpuset.Parse(k.ReservedSystemCPUs)
+	c, err := cpuConfig(node)
 	if err != nil {
 		return nil, err
 	}
+	c.Log = log.With(podlog.ActorKey, messages.Resources.String())
+	return resources.OpenCPUs(c)
+}
+
+// CheckCPUs reports whether the agent would refuse to start with its configuration of CPUs, or replace their checkpoint.
+func CheckCPUs(node *config.Node) (refused, replaced error) {
+	c, err := cpuConfig(node)
+	if err != nil {
+		return err, nil
+	}
+	return resources.CheckCPUs(c)
+}
+
+func cpuConfig(node *config.Node) (resources.CPUConfig, error) {
+	k := node.Kubelet
+	reservedCPUs, err := cpuset.Parse(k.ReservedSystemCPUs)
+	if err != nil {
+		return resources.CPUConfig{}, err
+	}
 	cpu := reserved(k.KubeReserved, k.SystemReserved)[v1.ResourceCPU]
-	return resources.OpenCPUs(resources.CPUConfig{
+	return resources.CPUConfig{
 		RootDir: node.RootDir, Policy: k.CPUManagerPolicy, Options: k.CPUManagerPolicyOptions,
 		Enabled:  func(stage string) bool { return node.FeatureEnabled(optionGates[stage]) },
 		Topology: readTopology, Reserved: reservedCPUs, Count: int(math.Ceil(float64(cpu.MilliValue()) / 1000)),
 		Limited: !node.FeatureEnabled(unlimitedExclusiveCPUs),
-		Log:     log.With(podlog.ActorKey, messages.Resources.String()),
-	})
+	}, nil
 }

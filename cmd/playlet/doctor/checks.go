@@ -25,6 +25,7 @@ var Checks = []Check{
 	{Name: "disk", About: "disk space for pods, logs and images, compared with eviction thresholds", Run: checkDisk},
 	{Name: "volumes", About: "volumes that the agent cannot manage, and folders that it keeps", Run: checkVolumes},
 	{Name: "memory", About: "memory, compared with the eviction threshold, and swap", Run: checkMemory},
+	{Name: "cpus", About: "exclusive CPUs: the policy, and the checkpoint of an earlier one", Run: checkCPUs},
 	{Name: "clock", About: "the clock is synchronised", Run: checkClock},
 	{Name: "capabilities", About: "the capabilities of this process", Run: checkCapabilities},
 	{Name: "kernel", About: "kernel settings", Run: checkKernel},

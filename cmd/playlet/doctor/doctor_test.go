@@ -68,6 +68,25 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 			}
 		}, check: "volumes", result: Warn, says: "/r/pods/over of a pod that is over → unmount it"},
 
+		"no exclusive CPUs": {check: "cpus", result: OK, says: "no exclusive CPUs"},
+		"CPUs of another policy": {wrong: func(r *rig) { r.cpus(`{"policyName":"static","defaultCpuSet":"0-63","checksum":1058907510}`) },
+			check: "cpus", result: Fail, says: `/root/cpu_manager_state: configured policy "none" differs from state checkpoint ` +
+				`policy "static" → drain this node and remove the file`},
+		"CPUs, unreadable": {wrong: func(r *rig) { r.cpus("{") }, check: "cpus", result: Warn, says: "cannot be read: unexpected end"},
+		"CPUs, static":     {wrong: staticCPUs, check: "cpus", result: OK, says: "the policy static"},
+		"CPUs, static and unreadable": {wrong: func(r *rig) { staticCPUs(r); r.cpus("{") }, check: "cpus", result: Fail,
+			says: "/root/cpu_manager_state: unexpected end of JSON input → drain this node"},
+		"CPUs, static and newer": {wrong: func(r *rig) {
+			staticCPUs(r)
+			r.cpus(`{"policyName":"static","defaultCpuSet":"0-63","checksum":1,"data":"{}","dataChecksum":2}`)
+		}, check: "cpus", result: Fail, says: "a newer version of the format: unknown fields data, dataChecksum"},
+		"CPUs, static and others": {wrong: func(r *rig) {
+			staticCPUs(r)
+			r.cpus(`{"policyName":"static","defaultCpuSet":"60000-60001","checksum":0}`)
+		}, check: "cpus", result: Fail, says: "are present in defaultCpuSet"},
+		"CPUs, static without reserved ones": {wrong: func(r *rig) { r.Node.Kubelet.CPUManagerPolicy = "static" }, check: "cpus", result: Fail,
+			says: "cpuManagerPolicy static: the static policy requires"},
+
 		"no other agent": {check: "agent", result: OK, says: "none runs"},
 		"a kubelet": {wrong: func(r *rig) { r.process("77", "kubelet") }, check: "agent", result: Fail,
 			says: "process 77"},

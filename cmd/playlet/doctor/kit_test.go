@@ -186,6 +186,16 @@ func (r *rig) manifest(name string, lines ...string) {
 	r.write(filepath.Join(r.Node.Kubelet.StaticPodPath, name+".yaml"), text+container)
 }
 
+// cpus writes the checkpoint of exclusive CPUs.
+func (r *rig) cpus(text string) {
+	r.write(r.Node.RootDir+"/cpu_manager_state", text)
+}
+
+// staticCPUs configures exclusive CPUs.
+func staticCPUs(r *rig) {
+	r.Node.Kubelet.CPUManagerPolicy, r.Node.Kubelet.ReservedSystemCPUs = "static", "0"
+}
+
 // process makes one in the machine's /proc.
 func (r *rig) process(pid, name string, fds ...string) {
 	r.t.Helper()

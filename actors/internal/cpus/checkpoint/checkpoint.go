@@ -1,6 +1,6 @@
 // Package checkpoint reads and writes the kubelet's file cpu_manager_state, JSON in its version 2, which kubelets write unless
 // the alpha gate PodLevelResourceManagers is on. The kubelet's checksum is over Go's own spelling of the value, in which names
-// of types appear: they are part of the format. Version 3, which that gate writes, has another checksum and is refused.
+// of types appear: they are part of the format. Newer versions, which that gate writes, have another checksum and are refused.
 package checkpoint
 
 import (
@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/utils/cpuset"
@@ -51,6 +53,10 @@ func Decode(text []byte) (Data, error) {
 		return Data{}, err
 	}
 	if is := sum(f); f.Checksum != 0 && is != f.Checksum {
+		if fields := newer(text); len(fields) > 0 {
+			return Data{}, fmt.Errorf("a newer version of the format: unknown fields %s; kubelets write it with the feature "+
+				"gate PodLevelResourceManagers", strings.Join(fields, ", "))
+		}
 		return Data{}, fmt.Errorf("checkpoint is corrupted: its checksum is %d and should be %d", f.Checksum, is)
 	}
 	out := Data{Policy: f.PolicyName, Given: map[string]map[string]cpuset.CPUSet{}}
@@ -67,6 +73,18 @@ func Decode(text []byte) (Data, error) {
 		}
 	}
 	return out, nil
+}
+
+// newer returns the fields that version 2 of the format lacks.
+func newer(text []byte) []string {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil // Decode has read it
+	}
+	for _, name := range []string{"policyName", "defaultCpuSet", "entries", "checksum"} {
+		delete(fields, name)
+	}
+	return slices.Sorted(maps.Keys(fields))
 }
 
 // sum hashes the spelling of the kubelet's value.

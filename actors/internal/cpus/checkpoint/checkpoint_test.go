@@ -47,7 +47,7 @@ func TestDecode_RefusesDamage(t *testing.T) {
 		`{"policyName"`: "unexpected end",
 		`{"policyName":"static","defaultCpuSet":"0-","checksum":0}`:                                   "default cpu set",
 		`{"policyName":"static","defaultCpuSet":"0","entries":{"u":{"c":"x"}},"checksum":0}`:          "for container \"c\" in pod \"u\"",
-		`{"policyName":"static","defaultCpuSet":"0","podEntries":{"u":{"cpuSet":"1"}},"checksum":12}`: "checkpoint is corrupted",
+		`{"policyName":"static","defaultCpuSet":"0","podEntries":{"u":{"cpuSet":"1"}},"checksum":12}`: "newer version of the format: unknown fields podEntries;",
 	} {
 		if _, err := Decode([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", text, err, want)
