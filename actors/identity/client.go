@@ -107,9 +107,12 @@ func (c *Client) manage() error {
 				"again: %v", c.opts.Kubeconfig, err)
 		}
 	}
-	// For an expired certificate the library would store the kubeconfig's, which may be older, in its place.
-	keeps := len(c.base.CertData) > 0
-	c.manager, err = newSteady(c.ctx, keeps, c.opts.Log, func(ctx context.Context) (certificate.Manager, error) {
+	c.manager, err = newSteady(c.ctx, c.opts.Log, func(ctx context.Context, again bool) (certificate.Manager, error) {
+		// For an expired certificate the library stores the kubeconfig's in its place. Later that one may be older.
+		chain, key := c.base.CertData, c.base.KeyData
+		if again {
+			chain, key = nil, nil
+		}
 		return certificate.NewManager(&certificate.Config{
 			ClientsetFn:             c.asking,
 			Template:                &x509.CertificateRequest{Subject: nodeSubject(c.opts.NodeName)},
@@ -117,7 +120,7 @@ func (c *Client) manage() error {
 			GetUsages:               certificate.DefaultKubeletClientGetUsages,
 			CertificateStore:        onceOnly{forgiving{store, c.opts.Log}, c},
 			CertificateRenewFailure: metrics.ClientRenewErrors.WithLabelValues(),
-			BootstrapCertificatePEM: c.base.CertData, BootstrapKeyPEM: c.base.KeyData, Ctx: &ctx,
+			BootstrapCertificatePEM: chain, BootstrapKeyPEM: key, Ctx: &ctx,
 		})
 	})
 	if err != nil {

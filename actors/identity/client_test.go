@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/pem"
 	"errors"
 	"log/slog"
 	"net"
@@ -19,6 +20,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/certificate"
 
@@ -356,11 +358,11 @@ func TestRotation_ClockSet(t *testing.T) {
 		passed, by time.Duration
 		again      bool
 	}{
-		"set forward":     {replanRest, time.Hour, true},
-		"set back":        {replanRest, -time.Hour, true},
-		"not set":         {24 * time.Hour, 0, false},
-		"set by little":   {replanRest, clockSet - time.Second, false},
-		"set a while ago": {time.Minute, time.Hour, false}, // it is planned later
+		"set forward":    {replanRest, time.Hour, true},
+		"set back":       {replanRest, -time.Hour, true},
+		"not set":        {24 * time.Hour, 0, false},
+		"set by little":  {replanRest, clockSet - time.Second, false},
+		"set soon after": {time.Minute, time.Hour, true},
 	} {
 		api, folder := newAPIServer(t), t.TempDir()
 		pair := filepath.Join(folder, "kubelet-client-current.pem")
@@ -392,17 +394,82 @@ func TestRotation_ClockSet(t *testing.T) {
 	}
 }
 
-// An expired certificate stays, since the clock may be set back again: the kubeconfig's, which is older, must not replace it.
+// After the clock was set beyond the end of the certificate, another one is requested at once. An older certificate, which the
+// kubeconfig holds, does not replace the expired one: the clock may be set back.
 func TestRotation_ClockSetBeyondTheEnd(t *testing.T) {
-	s := &steady{ctx: t.Context(), keeps: true, now: time.Now, log: slog.New(slog.DiscardHandler),
-		build: func(context.Context) (certificate.Manager, error) { return expired{}, nil }}
-	if err := s.plan(); err != nil {
+	api, folder := newAPIServer(t), t.TempDir()
+	older, pair := filepath.Join(folder, "older.pem"), filepath.Join(folder, "kubelet-client-current.pem")
+	api.clientPair(t, older, time.Now(), time.Now().Add(23*time.Hour))
+	inline, err := os.ReadFile(older)
+	if err != nil {
 		t.Fatal(err)
 	}
-	s.Start()
-	s.build = nil // a call would panic
-	s.now = func() time.Time { return supervisortest.SetClock(time.Now().Add(time.Hour), time.Hour) }
-	s.Start()
+	_, key := pem.Decode(inline)
+	bootstrap, kubeconfig := api.kubeconfig(t, "none"), filepath.Join(folder, "kubeconfig")
+	config, err := clientcmd.LoadFromFile(bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range config.AuthInfos {
+		*user = clientcmdapi.AuthInfo{ClientCertificateData: inline, ClientKeyData: key}
+	}
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	stored := filepath.Join(folder, "kubelet-client-1.pem") // as the library keeps it
+	api.clientPair(t, stored, time.Now(), time.Now().Add(24*time.Hour))
+	if err := os.Symlink(stored, pair); err != nil {
+		t.Fatal(err)
+	}
+	client := open(t, ClientOptions{Kubeconfig: kubeconfig, Bootstrap: bootstrap, CertDir: folder, Rotate: true})
+	client.ensure()
+	api.clientPair(t, stored, time.Now().Add(-24*time.Hour), time.Now().Add(-time.Hour)) // expired by the right clock
+	expired, err := os.ReadFile(pair)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.manager.mu.Lock()
+	client.manager.now = func() time.Time { return supervisortest.SetClock(time.Now().Add(time.Minute), 48*time.Hour) }
+	client.manager.mu.Unlock()
+	client.ensure()
+	if is, err := os.ReadFile(pair); err != nil || string(is) != string(expired) {
+		t.Errorf("the store has another certificate, %v", err)
+	}
+	api.awaitRequest(t, 1)
+}
+
+// The first new plan is made at once, later ones after a rest, unless there is no valid certificate.
+func TestRotation_PlanRests(t *testing.T) {
+	for name, c := range map[string]struct {
+		manager certificate.Manager
+		want    int
+	}{"valid": {valid{}, 2}, "expired": {expired{}, 3}} {
+		plans, at, by := 0, time.Now(), time.Duration(0)
+		s := &steady{ctx: t.Context(), log: slog.New(slog.DiscardHandler),
+			now: func() time.Time { return supervisortest.SetClock(at, by) },
+			build: func(_ context.Context, again bool) (certificate.Manager, error) {
+				if again != (plans > 0) {
+					t.Errorf("%s: plan %d: again %t", name, plans, again)
+				}
+				plans++
+				return c.manager, nil
+			}}
+		if err := s.plan(); err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		for range 2 {
+			at, by = at.Add(time.Second), by+time.Hour
+			s.Start()
+		}
+		if plans != c.want {
+			t.Errorf("%s: got %d plans, want %d", name, plans, c.want)
+		}
+		at = at.Add(replanRest)
+		if s.Start(); plans != 3 {
+			t.Errorf("%s: got %d plans after the rest, want 3", name, plans)
+		}
+	}
 }
 
 // expired is the library's manager of an expired certificate.
@@ -410,3 +477,9 @@ type expired struct{ certificate.Manager }
 
 func (expired) Start()                    {}
 func (expired) Current() *tls.Certificate { return nil }
+
+// valid is the library's manager of a valid certificate.
+type valid struct{ certificate.Manager }
+
+func (valid) Start()                    {}
+func (valid) Current() *tls.Certificate { return &tls.Certificate{} }

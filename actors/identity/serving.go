@@ -174,7 +174,7 @@ func (s *Serving) byRequest() error {
 		return fmt.Errorf("--cert-dir=%s cannot be used: %w", s.opts.CertDir, err)
 	}
 	client := s.requests.observed(s.opts.Client, s.opts.NodeName, s.opts.Log)
-	m, err := newSteady(s.ctx, false, s.opts.Log, func(ctx context.Context) (certificate.Manager, error) {
+	m, err := newSteady(s.ctx, s.opts.Log, func(ctx context.Context, _ bool) (certificate.Manager, error) {
 		return certificate.NewManager(&certificate.Config{
 			ClientsetFn:      func(*tls.Certificate) (kubernetes.Interface, error) { return client, nil },
 			GetTemplate:      func() *x509.CertificateRequest { return servingRequest(s.opts.NodeName, s.opts.Addresses()) },

@@ -13,7 +13,8 @@ import (
 const (
 	// clockSet is the difference between wall clock and monotonic clock that counts as a clock that was set.
 	clockSet = time.Minute
-	// replanRest is the least time between two plans. The library's goroutine of an abandoned plan sleeps on.
+	// replanRest is the least time between two new plans, unless there is no valid certificate. The library's goroutine of an
+	// abandoned plan sleeps on.
 	replanRest = 10 * time.Minute
 )
 
@@ -22,9 +23,7 @@ const (
 // would never rotate its certificate, and a machine that was suspended would rotate it too late. Safe for concurrent use.
 type steady struct {
 	ctx   context.Context // of the process
-	build func(context.Context) (certificate.Manager, error)
-	// keeps reports whether an expired certificate must not be read from the store again.
-	keeps bool
+	build builder
 	now   func() time.Time
 	log   *slog.Logger
 
@@ -33,20 +32,23 @@ type steady struct {
 	stop    context.CancelFunc
 	started bool
 	planned time.Time
+	again   bool // planned is the time of a new plan
 }
 
+// builder makes the library's manager. again means that one was made before in this process: its store has the newest
+// certificate, and must not get an older one, even if that one has expired.
+type builder func(ctx context.Context, again bool) (certificate.Manager, error)
+
 // newSteady makes the first manager, and does not start it.
-func newSteady(
-	ctx context.Context, keeps bool, log *slog.Logger, build func(context.Context) (certificate.Manager, error),
-) (*steady, error) {
-	s := &steady{ctx: ctx, build: build, keeps: keeps, now: time.Now, log: log}
+func newSteady(ctx context.Context, log *slog.Logger, build builder) (*steady, error) {
+	s := &steady{ctx: ctx, build: build, now: time.Now, log: log}
 	return s, s.plan()
 }
 
 // plan replaces the manager. The caller holds the lock, or is alone.
 func (s *steady) plan() error {
 	ctx, stop := context.WithCancel(s.ctx)
-	m, err := s.build(ctx)
+	m, err := s.build(ctx, s.manager != nil)
 	if err != nil {
 		stop()
 		return err
@@ -80,13 +82,16 @@ func (s *steady) Start() {
 	now := s.now()
 	passed := now.Sub(s.planned)
 	by := withoutMonotonic(now).Sub(withoutMonotonic(s.planned)) - passed
-	if by.Abs() < clockSet || passed < replanRest || s.ctx.Err() != nil || s.keeps && s.manager.Current() == nil {
+	rests := s.again && passed < replanRest && s.manager.Current() != nil
+	if by.Abs() < clockSet || rests || s.ctx.Err() != nil {
 		return
 	}
 	s.log.Info("the clock was set; the rotation of a certificate is planned again", "by", by)
 	if err := s.plan(); err != nil {
 		s.log.Warn("the rotation of a certificate cannot be planned again", "error", err)
+		return
 	}
+	s.again = true
 }
 
 func withoutMonotonic(t time.Time) time.Time { return t.Round(0) }
