@@ -98,11 +98,14 @@ const (
 
 // Refusals of admission, and pods that the node ends.
 const (
-	CauseShortage      CauseCode = "Shortage"      // Name: the resource, Detail: the numbers
-	CauseNoCPUs        CauseCode = "NoCPUs"        // Detail: the exclusive CPUs, requested and free, and the holders of others
-	CauseNoCores       CauseCode = "NoCores"       // Detail: the same, with whole cores
-	CausePressure      CauseCode = "Pressure"      // Detail: the node's conditions
-	CauseLimitExceeded CauseCode = "LimitExceeded" // the pod used more than its own limit of local storage
+	CauseShortage  CauseCode = "Shortage"  // Name: the resource, Detail: the numbers
+	CauseNoCPUs    CauseCode = "NoCPUs"    // Detail: the exclusive CPUs, requested and free, and the holders of others
+	CauseNoCores   CauseCode = "NoCores"   // Detail: the same, with whole cores
+	CauseNoDevices CauseCode = "NoDevices" // Name: the resource, Detail: the devices, requested and free
+	// CauseNoDevicePlugin: no plugin that offers the resource is connected. Name: the resource.
+	CauseNoDevicePlugin CauseCode = "NoDevicePlugin"
+	CausePressure       CauseCode = "Pressure"      // Detail: the node's conditions
+	CauseLimitExceeded  CauseCode = "LimitExceeded" // the pod used more than its own limit of local storage
 )
 
 // Caused is an error with its cause.

@@ -102,6 +102,12 @@ type ResourcesHeld struct {
 	Holding map[string]string
 }
 
+// DevicesListed reports that a device plugin has sent another list of its devices. Static pods that wait for devices ask again.
+//
+// Sender: the connection to the device plugin. Receiver: pods. Reply: none.
+// If lost: pods asks again when its timeout ends.
+type DevicesListed struct{}
+
 // DevicesChanged reports a change in the health of a device that a container of the pod has.
 //
 // Sender: the connection to the device plugin. Receiver: pod. Reply: none.

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -21,6 +22,7 @@ const allocateAgain = 10 * time.Second
 // allocating is the state of an entry's CPUs and devices while it is held.
 type allocating struct {
 	asked  time.Time // zero: not yet
+	absent bool      // not asked, because a device plugin is absent
 	answer *messages.ResourcesAllocated
 }
 
@@ -33,14 +35,20 @@ func (a *actor) allocate(ctx supervisors.Context, e *entry) (*messages.Reason, a
 		return nil, admission.Refusal{}
 	}
 	d := &e.allocating
+	absent := a.lacksPlugin(e.want.pod)
+	d.absent = absent != nil
 	refused := d.answer != nil && d.answer.Refused != ""
 	if now := ctx.Now(); (d.answer == nil || refused) && (d.asked.IsZero() || now.Sub(d.asked) >= allocateAgain) {
 		d.asked = now
-		ctx.Tell(messages.Resources, messages.AllocateResources{UID: e.uid, Pod: e.starts(), Holding: a.holding(),
-			Heard: a.settled()})
+		if absent == nil {
+			ctx.Tell(messages.Resources, messages.AllocateResources{UID: e.uid, Pod: e.starts(), Holding: a.holding(),
+				Heard: a.settled()})
+		}
 		ctx.After(allocateAgain, allocateDue{})
 	}
 	switch {
+	case absent != nil:
+		return absent, admission.Refusal{}
 	case d.answer == nil:
 		return &messages.Reason{Code: messages.ReasonAllocating,
 			Message: "the CPUs and devices that it has to itself are being allocated"}, admission.Refusal{}
@@ -93,7 +101,7 @@ func (a *actor) readmit(ctx supervisors.Context, e *entry) {
 }
 
 // asksForParts reports whether a container may request CPUs or devices of its own. resources knows which extended resources
-// belong to plugins. Pods of manifests have no devices: their sources refuse them.
+// belong to plugins.
 func (a *actor) asksForParts(pod *v1.Pod) bool {
 	if a.opts.Here.Node.StaticCPUs && cpus.Asks(pod) {
 		return true
@@ -106,6 +114,41 @@ func (a *actor) asksForParts(pod *v1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// lacksPlugin returns the reason to wait of a static pod that requests a resource which no device plugin provides yet and no
+// operator has set on the Node. A kubelet starts such a pod without the device: at the start of a machine, before the plugin.
+func (a *actor) lacksPlugin(pod *v1.Pod) *messages.Reason {
+	here := a.opts.Here
+	if !translate.IsStatic(pod) || here.IsDevice == nil {
+		return nil
+	}
+	counted := v1.ResourceList{}
+	if a.node.object != nil {
+		counted = a.node.object.Status.Allocatable
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for _, name := range slices.Sorted(maps.Keys(c.Resources.Limits)) {
+			quantity := c.Resources.Limits[name]
+			if _, has := counted[name]; has || !admission.Extended(name) || here.IsDevice(name) || quantity.Sign() <= 0 {
+				continue
+			}
+			cause := messages.Cause{Code: messages.CauseNoDevicePlugin, Name: string(name)}
+			return &messages.Reason{Code: admission.ReasonUnexpected, Cause: cause,
+				Message: "no device plugin has registered " + string(name) + " on this node"}
+		}
+	}
+	return nil
+}
+
+// askAgain has static pods that were refused, or lacked a device plugin, request their CPUs and devices at once.
+func (a *actor) askAgain(ctx supervisors.Context) {
+	for _, e := range a.entries {
+		if d := &e.allocating; e.state == held && (d.absent || d.answer != nil && d.answer.Refused != "") {
+			d.asked = time.Time{}
+		}
+	}
+	a.reconsider(ctx)
 }
 
 // settled reports whether a pod that is not among the entries holds nothing: the running pods are known, and every source has

@@ -90,6 +90,66 @@ func TestAPodThatCannotHaveItsDevices(t *testing.T) {
 	}
 }
 
+// A static pod waits for its device plugin, then for the plugin's devices, and asks at once when there may be some; then it runs.
+// A resource of an operator needs no plugin.
+func TestAllocate_StaticPodsDevices(t *testing.T) {
+	here, registered := small(), false
+	here.IsDevice = func(name v1.ResourceName) bool { return registered && name == "example.com/gpu" }
+	n := beginCluster(t, here)
+	o := thisObject(nil)
+	o.Status.Allocatable = v1.ResourceList{"example.com/dongle": resource.MustParse("1")}
+	n.Send(messages.Registration, messages.NodeObserved{Node: o})
+	audit(n.Kit)
+	wants(n.Kit, messages.APIServer)
+	counted := withGPU("counted", "c")
+	counted.Spec.Containers[0].Resources.Limits = v1.ResourceList{"example.com/dongle": resource.MustParse("1")}
+	wants(n.Kit, messages.File, static(withGPU("static", "s")), static(counted))
+	asked := sent[messages.AllocateResources](n.Kit)
+	if len(asked) != 1 || asked[0].UID != "c" {
+		t.Errorf("asked %+v without a plugin", asked)
+	}
+	wait := n.waitsFor("s")
+	if wait.Code != admission.ReasonUnexpected || wait.Cause.Code != messages.CauseNoDevicePlugin ||
+		wait.Cause.Name != "example.com/gpu" {
+		t.Errorf("the pod waits for %+v", wait)
+	}
+	registered = true
+	n.Send(messages.Resources, messages.DevicesListed{})
+	if asked = sent[messages.AllocateResources](n.Kit); len(asked) != 1 || asked[0].UID != "s" {
+		t.Fatalf("got %d requests after the plugin's list, want the static pod's", len(asked))
+	}
+	cause := messages.Cause{Code: messages.CauseNoDevices, Name: "example.com/gpu", Detail: "none is healthy"}
+	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "s", Refused: "no healthy devices present", Cause: cause})
+	if wait = n.waitsFor("s"); wait.Cause != cause || wait.Message != "Allocate failed due to no healthy devices present, which is unexpected" {
+		t.Errorf("the pod waits for %+v", wait)
+	}
+	n.Take()
+	n.Send(messages.Resources, messages.DevicesListed{})
+	if asked = sent[messages.AllocateResources](n.Kit); len(asked) == 0 {
+		t.Error("not asked after another list")
+	}
+	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "s"})
+	if !slices.Contains(n.Spawned, "s") {
+		t.Errorf("spawned %v", n.Spawned)
+	}
+}
+
+// If the plugin's list is not reported, the pod asks when its timeout ends.
+func TestAllocate_StaticPodsDevicesLostList(t *testing.T) {
+	here, registered := small(), false
+	here.IsDevice = func(v1.ResourceName) bool { return registered }
+	n := beginCluster(t, here)
+	n.known()
+	wants(n.Kit, messages.APIServer)
+	wants(n.Kit, messages.File, static(withGPU("static", "s")))
+	registered = true
+	n.Take()
+	n.Advance(allocateAgain)
+	if asked := sent[messages.AllocateResources](n.Kit); len(asked) != 1 || asked[0].UID != "s" {
+		t.Errorf("asked %+v", asked)
+	}
+}
+
 // An ending pod holds its devices until none of its containers runs.
 func TestAPodThatIsGoneHoldsNoDevices(t *testing.T) {
 	n := gpus(t)

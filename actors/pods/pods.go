@@ -14,7 +14,8 @@
 //
 // CPUs and devices. A pod that has some to itself is held, as the last step of admission, until resources has answered
 // AllocateResources. The request lists the holders, so that the CPUs and devices of all other pods are reclaimed first. After a
-// refusal the pod fails with the kubelet's reason, UnexpectedAdmissionError or SMTAlignmentError; a static pod waits with it.
+// refusal the pod fails with the kubelet's reason, UnexpectedAdmissionError or SMTAlignmentError; a static pod waits with it,
+// and also for its device plugin.
 // Exclusive CPUs are reclaimed as soon as a pod has ended (ResourcesHeld).
 //
 // Phases. The actor reads its checkpoints, audits the runtime, then waits for the sources (phase.go). Nothing starts before the
@@ -178,6 +179,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		}
 	case allocateDue:
 		a.reconsider(ctx)
+	case messages.DevicesListed:
+		a.askAgain(ctx)
 	case messages.NodePressureObserved:
 		if a.node.measured(m) {
 			a.reconsider(ctx)
@@ -229,7 +232,7 @@ func (a *actor) statusChanged(ctx supervisors.Context, e *entry, m messages.PodS
 	a.tellStatus(ctx, e)
 	if freed {
 		a.tellHolding(ctx, false)
-		a.reconsider(ctx)
+		a.askAgain(ctx)
 	}
 	if m.Phase == "finished" { // the only report of an actor that began with a final status on disk
 		a.settles(ctx, e)

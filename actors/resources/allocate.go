@@ -91,7 +91,8 @@ func (a allocation) give(ctx context.Context, m messages.AllocateResources) mess
 			continue
 		}
 		out.Refused = err.Error()
-		if refusal, ok := errors.AsType[cpus.Refusal](err); ok {
+		refusal, ofCPUs := errors.AsType[cpus.Refusal](err)
+		if _, caused := errors.AsType[messages.Caused](err); caused || ofCPUs {
 			out.Reason, out.Cause = refusal.Reason, messages.CauseOf(err)
 		}
 		break

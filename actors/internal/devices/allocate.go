@@ -35,6 +35,9 @@ func (m *Manager) Retain(holders map[string]string) {
 // allocations stay. After an error the pod has no devices. Calls for one pod must not run concurrently.
 func (m *Manager) Allocate(ctx context.Context, pod *v1.Pod) error {
 	var err error
+	if translate.IsStatic(pod) {
+		m.locked(func() { m.inventory.fit(pod) })
+	}
 	for c, reuse := range m.containers(pod) {
 		if err = m.allocateContainer(ctx, pod, c, reuse); err != nil {
 			break

@@ -11,6 +11,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/playlet-dev/playlet/actors/internal/devices/checkpoint"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // stopGrace is how long the devices of a plugin that went are still counted; the kubelet's.
@@ -116,6 +117,7 @@ type need struct {
 // kubelet's, since they appear in the pod's status.
 func (b *inventory) needs(r request, now time.Time) (n need, met bool, err error) {
 	had, has := b.given[r.holder][r.resource]
+	cause := messages.Cause{Code: messages.CauseNoDevices, Name: r.resource}
 	ids := had.ids()
 	k := b.resources[r.resource]
 	switch {
@@ -123,11 +125,16 @@ func (b *inventory) needs(r request, now time.Time) (n need, met bool, err error
 		return need{}, false, fmt.Errorf("pod %q container %q changed request for resource %q from %d to %d", r.uid, r.container,
 			r.resource, len(ids), r.count)
 	case !k.current(now):
-		return need{}, false, fmt.Errorf("cannot allocate unregistered device %s", r.resource)
+		cause.Code = messages.CauseNoDevicePlugin
+		return need{}, false, cause.Errorf("cannot allocate unregistered device %s", r.resource)
 	case len(k.healthy()) == 0:
-		return need{}, false, fmt.Errorf("no healthy devices present; cannot allocate unhealthy devices %s", r.resource)
+		if cause.Detail = "none is healthy"; k.plugin == nil {
+			cause.Code, cause.Detail = messages.CauseNoDevicePlugin, ""
+		}
+		return need{}, false, cause.Errorf("no healthy devices present; cannot allocate unhealthy devices %s", r.resource)
 	case slices.ContainsFunc(ids, func(id string) bool { return !k.devices[id].healthy }):
-		return need{}, false, fmt.Errorf(
+		cause.Detail = "a device that it has is no longer healthy"
+		return need{}, false, cause.Errorf(
 			"previously allocated devices are no longer healthy; cannot allocate unhealthy devices %s", r.resource)
 	case has && had.answer == nil:
 		return need{}, false, fmt.Errorf("devices of %s are being allocated already", r.resource)
@@ -137,7 +144,9 @@ func (b *inventory) needs(r request, now time.Time) (n need, met bool, err error
 	n.first = r.reuse[:min(len(r.reuse), r.count)]
 	n.rest, n.free = r.count-len(n.first), b.free(r.resource)
 	if len(n.free) < n.rest {
-		return need{}, false, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d",
+		cause.Detail = fmt.Sprintf("container %s requests %d, and %d of %d are free", r.container, n.rest, len(n.free),
+			len(k.healthy()))
+		return need{}, false, cause.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d",
 			r.resource, n.rest, len(n.free))
 	}
 	return n, false, nil
@@ -181,6 +190,23 @@ func (b *inventory) release(h holder, name string) {
 	delete(b.given[h], name)
 	if len(b.given[h]) == 0 {
 		delete(b.given, h)
+	}
+}
+
+// fit frees the devices of a pod's containers that request another number of them now: a static pod may keep its UID when its
+// manifest changes.
+func (b *inventory) fit(pod *v1.Pod) {
+	limits := map[string]v1.ResourceList{}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		limits[c.Name] = c.Resources.Limits
+	}
+	for h, has := range b.given {
+		for name, g := range has {
+			q := limits[h.container][v1.ResourceName(name)]
+			if h.uid == string(pod.UID) && q.Value() != int64(len(g.ids())) {
+				b.release(h, name)
+			}
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package devices
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +24,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/devices/devicestest"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,6 +37,7 @@ type rig struct {
 	root string
 	*Manager
 	reported chan string
+	lists    atomic.Int32 // that the plugins sent
 	stop     func()
 	log      lines
 }
@@ -59,7 +63,7 @@ func newRig(t *testing.T) *rig {
 func (r *rig) start() {
 	r.Helper()
 	m := New(r.root, slog.New(slog.NewTextHandler(&r.log, nil)))
-	m.Notify(func(uid string) { r.reported <- uid })
+	m.Notify(func(uid string) { r.reported <- uid }, func() { r.lists.Add(1) })
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		r.Fatal(err)
 	}
@@ -277,7 +281,7 @@ func TestAPanicOverAListIsOvercome(t *testing.T) {
 		t.Fatal(err)
 	}
 	called := make(chan struct{})
-	r.Notify(func(string) { close(called); panic("broken") })
+	r.Notify(func(string) { close(called); panic("broken") }, func() {})
 	p.Set("!a")
 	<-called
 	var was *resourceState
@@ -345,6 +349,7 @@ func TestHealth(t *testing.T) {
 	if err := r.Allocate(t.Context(), asks("u", "1", ":c")); err != nil {
 		t.Fatal(err)
 	}
+	lists := r.lists.Load()
 	p.Set("!a", "b")
 	select {
 	case uid := <-r.reported:
@@ -355,6 +360,11 @@ func TestHealth(t *testing.T) {
 		t.Fatal("nobody is told")
 	}
 	r.await(2, 1)
+	for end := time.Now().Add(waitLimit); r.lists.Load() == lists; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the new list is not reported")
+		}
+	}
 	if h := r.Health("u", "c"); len(h) != 1 || h[0].Name != gpu || h[0].Resources[0].ResourceID != "a" ||
 		h[0].Resources[0].Health != v1.ResourceHealthStatusUnhealthy {
 		t.Errorf("%+v", h)
@@ -426,4 +436,70 @@ func TestAForgottenNodeIsResetOnce(t *testing.T) {
 		}
 		m.Close()
 	}
+}
+
+// A static pod that keeps its UID while its manifest changes gets the devices of the new request, and loses the others. A pod of
+// the API server cannot change its request.
+func TestAStaticPodChangesItsRequest(t *testing.T) {
+	r := newRig(t)
+	r.begin(r.plugin("a", "b", "c"))
+	r.await(3, 3)
+	static := func(count string, names ...string) *v1.Pod {
+		p := asks("u", count, names...)
+		p.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+		return p
+	}
+	for _, c := range []struct {
+		pod  *v1.Pod
+		want string
+	}{
+		{static("1", ":c"), "[a] []"}, {static("2", ":c"), "[a b] []"}, {static("1", ":other"), "[] [a]"}, {static("0", ":c"), "[] []"},
+	} {
+		if err := r.Allocate(t.Context(), c.pod); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(r.ids("u", "c"), r.ids("u", "other")); got != c.want {
+			t.Errorf("got devices %s, want %s", got, c.want)
+		}
+	}
+	if err := r.Allocate(t.Context(), asks("v", "1", ":c")); err != nil {
+		t.Fatal(err)
+	}
+	err := r.Allocate(t.Context(), asks("v", "2", ":c"))
+	if err == nil || !strings.Contains(err.Error(), "changed request for resource") {
+		t.Errorf("a pod of the API server: %v", err)
+	}
+}
+
+// An error names the cause for the explanation: the devices that the pod lacks, or their plugin.
+func TestAllocate_Causes(t *testing.T) {
+	r := newRig(t)
+	p := r.plugin("a", "b")
+	r.begin(p)
+	r.await(2, 2)
+	expect := func(code messages.CauseCode, detail string) {
+		t.Helper()
+		err := r.Allocate(t.Context(), asks("v", "2", ":c"))
+		if err == nil {
+			t.Fatal("the devices are allocated")
+		}
+		if c := messages.CauseOf(err); c.Code != code || c.Name != gpu || c.Detail != detail {
+			t.Errorf("got cause %+v, want %s, %s", c, code, detail)
+		}
+	}
+	if err := r.Allocate(t.Context(), asks("u", "1", ":c")); err != nil {
+		t.Fatal(err)
+	}
+	expect(messages.CauseNoDevices, "container c requests 2, and 1 of 2 are free")
+	p.Set("!a", "!b")
+	r.await(2, 0)
+	expect(messages.CauseNoDevices, "none is healthy")
+	p.Stop()
+	for end := time.Now().Add(waitLimit); !strings.Contains(r.log.String(), "device plugin disconnected"); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the plugin stays")
+		}
+	}
+	r.await(2, 0)
+	expect(messages.CauseNoDevicePlugin, "")
 }

@@ -40,7 +40,8 @@ type Manager struct {
 
 	mu        sync.Mutex
 	inventory *inventory
-	notify    func(uid string)
+	notify    func(uid string) // see Notify
+	listed    func()
 	unread    string // why no checkpoint was read, until the Node was reset for that; empty: one was
 	damage    string // a sentence on a checkpoint that could not be read
 }
@@ -57,7 +58,8 @@ type plugin struct {
 // New reads the checkpoint in the folder "device-plugins" of the root folder. It returns no error: an unreadable checkpoint
 // is set aside and logged.
 func New(rootDir string, log *slog.Logger) *Manager {
-	m := &Manager{dir: filepath.Join(rootDir, "device-plugins"), log: log, inventory: newInventory(), notify: func(string) {}}
+	m := &Manager{dir: filepath.Join(rootDir, "device-plugins"), log: log, inventory: newInventory(), notify: func(string) {},
+		listed: func() {}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.file = m.newFile()
 	m.load(time.Now())
@@ -67,11 +69,12 @@ func New(rootDir string, log *slog.Logger) *Manager {
 // SocketPath is where plugins register.
 func (m *Manager) SocketPath() string { return filepath.Join(m.dir, "kubelet.sock") }
 
-// Notify registers f, which receives the UIDs of pods with a device that changed its health. f must not block.
-func (m *Manager) Notify(f func(uid string)) {
+// Notify registers two functions that must not block: changed receives the UIDs of pods with a device that changed its health,
+// and listed is called after each new list of a plugin.
+func (m *Manager) Notify(changed func(uid string), listed func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.notify = f
+	m.notify, m.listed = changed, listed
 }
 
 // locked calls f with the lock, and gives it back where f panics, too.
@@ -212,9 +215,10 @@ func (m *Manager) take(p *plugin, list []*pluginapi.Device) {
 	}
 	var uids []string
 	var notify func(uid string)
+	var listed func()
 	m.locked(func() {
 		if m.inventory.resources[p.resource].plugin == p {
-			uids, notify = m.inventory.observe(p.resource, all, usable), m.notify
+			uids, notify, listed = m.inventory.observe(p.resource, all, usable), m.notify, m.listed
 			m.put()
 		}
 	})
@@ -225,5 +229,6 @@ func (m *Manager) take(p *plugin, list []*pluginapi.Device) {
 	for _, uid := range uids {
 		notify(uid)
 	}
+	listed()
 	m.flush()
 }

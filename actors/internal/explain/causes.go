@@ -116,6 +116,10 @@ var ofRefusals = map[messages.CauseCode]sentence{
 		"remove pods with exclusive CPUs, or ask for less; a fraction of a CPU uses the shared pool"},
 	messages.CauseNoCores: {"the node cannot give the pod whole cores to itself, as full-pcpus-only demands: {detail}",
 		"ask for a multiple of the CPUs of a core, remove pods with exclusive CPUs, or unset full-pcpus-only"},
+	messages.CauseNoDevicePlugin: {"no device plugin for {name} is registered on this node",
+		"check that the device plugin of this resource runs on this node, and see its log"},
+	messages.CauseNoDevices: {"the node does not have enough {name} for the pod: {detail}",
+		"remove pods that have such devices, or check the devices; see the log of their device plugin"},
 	messages.CausePressure: {"the node is under pressure and does not admit such pods: {detail}",
 		"free the resource; see playlet explain node"},
 }

@@ -94,12 +94,15 @@ func (v view) ofPod(f *Finding, r messages.Reason, why messages.Cause) {
 	}
 }
 
+// awaited maps causes of refusals to the condition that ends them.
+var awaited = map[messages.CauseCode]string{
+	messages.CauseNoCPUs: "the end of other pods", messages.CauseNoDevicePlugin: "the device plugin",
+	messages.CauseNoDevices: "the end of other pods, or other devices",
+}
+
 // refused explains a refusal of admission, for good or for as long as it lasts, and a pod that the node ended.
 func refused(code string, why messages.Cause) (cause, waitsFor, remedy string) {
-	waitsFor = "the node to change"
-	if why.Code == messages.CauseNoCPUs {
-		waitsFor = "the end of other pods"
-	}
+	waitsFor = cmp.Or(awaited[why.Code], "the node to change")
 	if why.Code == messages.CauseShortage {
 		waitsFor = "the end of other pods"
 		switch v1.ResourceName(why.Name) {

@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/playlet-dev/playlet/actors/internal/admission"
 )
 
 // Has describes the sources of objects that static pods of a node may refer to.
@@ -117,10 +119,11 @@ func (s *staticChecker) container(c *v1.Container, at *field.Path) {
 	}
 }
 
-// counted rejects extended resources: a standalone node cannot know whether a device plugin provides them.
+// counted rejects resources that neither a device plugin nor an operator can provide: Kubernetes reserves their names. Extended
+// resources are admission's: the pod waits for the device plugin.
 func (s *staticChecker) counted(list v1.ResourceList, at *field.Path) {
 	for _, name := range sortedKeys(list) {
-		if strings.Contains(string(name), "/") {
+		if strings.Contains(string(name), "/") && !admission.Extended(name) {
 			s.forbidden(at.Key(string(name)), notYet)
 		}
 	}

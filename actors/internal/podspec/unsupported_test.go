@@ -70,14 +70,17 @@ func TestUnsupportedSpeaksPlainly(t *testing.T) {
 	}
 }
 
-// Counted resources and those of device plugins are supported, except in a pod without a scheduler.
+// Counted resources and those of device plugins are supported, also in a static pod. A static pod has none that are neither.
 func TestExtendedResources(t *testing.T) {
 	pod := podFrom(t, aContainer("resources: {limits: {cpu: 1, example.com/dongle: 1}}"))
 	Default(pod)
 	if errs := Unsupported(pod); len(errs) > 0 {
 		t.Errorf("counted: %v", errs)
 	}
-	for _, text := range []string{"limits: {example.com/dongle: 1}", "limits: {kubernetes.io/batteries: 1}",
+	if errs := ValidateStatic(pod, Has{}); len(errs) > 0 {
+		t.Errorf("of a static pod: %v", errs)
+	}
+	for _, text := range []string{"limits: {kubernetes.io/batteries: 1}",
 		"limits: {deviceclass.resource.kubernetes.io/gpu: 1}", "requests: {kubernetes.io/batteries: 1}"} {
 		static := podFrom(t, aContainer("resources: {"+text+"}"))
 		Default(static)

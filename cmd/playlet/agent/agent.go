@@ -208,7 +208,8 @@ func (a *Agent) start(interceptor supervisors.Interceptor) error {
 	a.system = system
 	a.observatory.attach(system)
 	a.listeners.Attach(system)
-	a.host.Devices.Notify(func(uid string) { system.Tell(messages.PodAddress(uid), messages.DevicesChanged{UID: uid}) })
+	a.host.Devices.Notify(func(uid string) { system.Tell(messages.PodAddress(uid), messages.DevicesChanged{UID: uid}) },
+		func() { system.Tell(messages.Pods, messages.DevicesListed{}) })
 	return nil
 }
 

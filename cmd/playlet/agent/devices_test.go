@@ -18,6 +18,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/resources/resourcestest"
 	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 const gpu = "example.com/gpu"
@@ -172,6 +173,67 @@ func TestAPluginInTheRegistry(t *testing.T) {
 	r.devicesAllocatable(1)
 	p.Stop()
 	r.devicesAllocatable(0)
+}
+
+// A static pod of a node without API server waits for its device plugin, as explain reports. Then it has the device, over a
+// restart of the agent, until it is removed. Another pod waits for the device.
+func TestAStaticPodHasADevice(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, sim.Options{})
+	r.start(nil)
+	r.write("first.yaml", askingGPU("first"))
+	r.eventually("the first waits", func() bool { return r.waiting("first").Cause.Code == messages.CauseNoDevicePlugin })
+	r.untilPrinted([]string{"explain", "first-node"}, "no device plugin for example.com/gpu is registered on this node")
+	p := r.registryPlugin("a")
+	has := func(name, id string) {
+		t.Helper()
+		r.eventually(name+" has device "+id, func() bool { return r.devicesOf(name+"-node") == id })
+	}
+	has("first", "a")
+	r.eventually("it runs", func() bool { return r.runtime.Snapshot().Container("first-node", "c") != nil })
+	was := r.runtime.Snapshot().Container("first-node", "c").ID
+	r.write("second.yaml", askingGPU("second"))
+	r.eventually("the second waits", func() bool { return r.waiting("second").Cause.Code == messages.CauseNoDevices })
+	r.untilPrinted([]string{"explain", "second-node"}, "the node does not have enough example.com/gpu for the pod: container c "+
+		"requests 1, and 0 of 1 are free")
+	r.stop()
+	r.start(nil)
+	r.devicesAllocatable(1)
+	has("first", "a")
+	if c := r.runtime.Snapshot().Container("first-node", "c"); c == nil || c.ID != was {
+		t.Error("its container was replaced with the agent")
+	}
+	r.remove("first.yaml")
+	has("second", "a")
+	if asked := p.Asked(); len(asked) != 2 {
+		t.Errorf("the plugin was asked for %v, want each pod's device once", asked)
+	}
+}
+
+// Whichever message of the wait and the allocation an actor is killed at, or is lost: the static pod has its device.
+func TestAStaticPodsDeviceSurvivesKills(t *testing.T) {
+	t.Parallel()
+	var strikes []strike
+	for _, s := range []spot{{"pods", "DevicesListed"}, {"pods", "ResourcesAllocated"}, {"resources", "AllocateResources"}} {
+		strikes = append(strikes, strike{s, "before"}, strike{s, "after"}, strike{s, "lost"})
+	}
+	for _, s := range strikes {
+		t.Run(s.String(), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, sim.Options{})
+			k := newKiller([]strike{s})
+			r.start(k)
+			r.write("first.yaml", askingGPU("first"))
+			r.eventually("it waits", func() bool { return r.waiting("first").Cause.Code == messages.CauseNoDevicePlugin })
+			p := r.registryPlugin("a", "b")
+			r.eventually("it runs with the device", func() bool {
+				return r.runtime.Snapshot().Container("first-node", "c") != nil && r.devicesOf("first-node") == "a"
+			})
+			if asked := p.Asked(); len(asked) != 1 || k.waits(s) {
+				t.Errorf("the plugin was asked for %v; it was not struck: %v", asked, k.waits(s))
+			}
+		})
+	}
 }
 
 // Whichever message of an allocation an actor is killed at, or is lost: the pod has its device, and no other one is taken.

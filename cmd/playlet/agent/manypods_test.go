@@ -196,7 +196,8 @@ func (r *rig) startRecorded() *[]supervisors.Actor {
 	a.system = system
 	a.observatory.attach(system)
 	a.listeners.Attach(system)
-	a.host.Devices.Notify(func(uid string) { system.Tell(messages.PodAddress(uid), messages.DevicesChanged{UID: uid}) })
+	a.host.Devices.Notify(func(uid string) { system.Tell(messages.PodAddress(uid), messages.DevicesChanged{UID: uid}) },
+		func() {})
 	r.agent = a
 	return services
 }
