@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
+	"github.com/playlet-dev/playlet/actors/internal/suspend"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/actors/volumes/persistent"
 	"github.com/playlet-dev/playlet/messages"
@@ -27,6 +28,8 @@ type Options struct {
 	Node kinds.Facts
 	// Storage manages persistent volumes; nil without an API server.
 	Storage *persistent.Storage
+	// Asleep returns for how long the machine was suspended since the process began; nil: suspend.Total.
+	Asleep func() time.Duration
 }
 
 // Operations is the process-wide table of operations. An operation outlives the actor that started it.
@@ -54,12 +57,15 @@ func newWith(opts Options, list []kinds.Plugin) supervisors.Constructor {
 	if opts.Parallel <= 0 {
 		opts.Parallel = 10
 	}
-	d := driver{disk{rootDir: opts.RootDir, plugins: list, ops: opts.Operations, node: opts.Node, storage: opts.Storage,
-		timeouts: defaultTimeouts}}
+	if opts.Asleep == nil {
+		opts.Asleep = suspend.Total
+	}
+	d := driver{disk{asleep: opts.Asleep, rootDir: opts.RootDir, plugins: list, ops: opts.Operations, node: opts.Node,
+		storage: opts.Storage, timeouts: defaultTimeouts}}
 	most := 2 * opts.Parallel // one namespace gets half of the places
 	places := []int{onDisk: most, asking: most, renewal: most, storing: -1}
 	return func(string) supervisors.Actor {
-		a := &actor{node: opts.Node,
+		a := &actor{node: opts.Node, asleep: opts.Asleep, slept: opts.Asleep(),
 			held:        holding{rootDir: opts.RootDir, alone: opts.Storage == nil, remains: map[string]remains{}},
 			persistence: persistence{storage: opts.Storage}}
 		a.volumes = reconcile.New(reconcile.Options[*v1.Pod, state]{
@@ -79,6 +85,8 @@ func newWith(opts Options, list []kinds.Plugin) supervisors.Constructor {
 
 type actor struct {
 	node    kinds.Facts
+	asleep  func() time.Duration
+	slept   time.Duration // of it, what timers take into account
 	volumes *reconcile.Reconciler[*v1.Pod, state]
 	held    holding
 	persistence
@@ -102,6 +110,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 			a.volumes.Ensure(ctx, m.UID, nil)
 		}
 	case messages.PodFoldersWanted:
+		a.wake(ctx)
 		a.volumes.Sweep(ctx, m.UIDs, true)
 		a.sweepStorage(ctx)
 		a.held.look(ctx, false)
@@ -114,6 +123,23 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 			ctx.Unhandled(msg)
 		}
 	}
+}
+
+// wake looks at the volumes that are renewed at a date, after the machine was suspended: their timers stopped meanwhile.
+func (a *actor) wake(ctx supervisors.Context) {
+	slept := a.asleep()
+	if slept-a.slept < suspend.Short {
+		return
+	}
+	ctx.Log().Info("the machine was suspended; volumes with tokens are renewed where that is due", "for", slept-a.slept)
+	a.slept = slept
+	var uids []string
+	a.volumes.Each(func(r report) {
+		if r.Desired != nil && !r.Actual.next().IsZero() {
+			uids = append(uids, r.Key)
+		}
+	})
+	a.volumes.Touch(ctx, uids...)
 }
 
 // stale returns the pods whose volumes may hold outdated ConfigMaps or Secrets.

@@ -28,6 +28,7 @@ import (
 
 // disk mounts and unmounts volumes. It has no state of its own and is safe for concurrent use.
 type disk struct {
+	asleep  func() time.Duration // nil in tests of the disk alone: never
 	rootDir string
 	plugins []kinds.Plugin
 	ops     Operations

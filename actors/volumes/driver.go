@@ -32,7 +32,7 @@ func (d driver) Ensure(ctx context.Context, op operation) (state, error) {
 	if op.Desired == nil {
 		return state{}, ended(d.unmountPod(ctx, op.Key, false))
 	}
-	s := op.Actual
+	s := d.awake(op.Actual)
 	s.events = nil // they have been sent
 	s.version = d.node.Objects.VersionOf(op.Desired)
 	only := s.due(op.Desired, op.Began, op.Actual.version != s.version)
@@ -49,6 +49,14 @@ func (d driver) Ensure(ctx context.Context, op operation) (state, error) {
 	}
 	s.last = &out
 	return s, nil
+}
+
+// awake returns the state with the present suspended time.
+func (d driver) awake(s state) state {
+	if d.asleep != nil {
+		s.slept = d.asleep()
+	}
+	return s
 }
 
 // Remove implements reconcile.Driver. It unmounts the pod's volumes and removes its folder.
@@ -106,7 +114,7 @@ func (d driver) lane(op operation) int {
 	switch {
 	case d.storage.Has(op.Key), d.storage != nil && usesStorage(op.Desired), checksHostPath(op.Desired):
 		return storing
-	case op.Desired == nil, !asksForTokens(op.Desired, op.Actual.due(op.Desired, op.Began, changed)):
+	case op.Desired == nil, !asksForTokens(op.Desired, d.awake(op.Actual).due(op.Desired, op.Began, changed)):
 		return onDisk
 	case op.Actual.known() && op.Actual.err() == nil:
 		return renewal

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/internal/suspend"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/backoff"
@@ -21,6 +22,7 @@ type state struct {
 	version uint64                 // of the pod's ConfigMaps and Secrets at the last mount
 	last    *mountOutcome          // the outcome of the latest mount, to be judged
 	events  []messages.RecordEvent // of the last mount
+	slept   time.Duration          // suspend.Total, when the volumes were last looked at
 }
 
 // volumeState is the state of one volume. Each volume has its own back-off.
@@ -32,6 +34,7 @@ type volumeState struct {
 	since time.Time // the first attempt since the last success
 	// again is the time of the next mount, to renew the volume or to retry; zero: none.
 	again time.Time
+	slept time.Duration // the suspensions before that time was computed
 }
 
 func (s state) known() bool { return s.volumes != nil }
@@ -49,7 +52,7 @@ func (s state) paths() map[string]string {
 
 // after applies the outcome of a mount to the volumes that it was for.
 func (s state) after(out mountOutcome, now time.Time) state {
-	next := state{volumes: map[string]volumeState{}, version: s.version}
+	next := state{volumes: map[string]volumeState{}, version: s.version, slept: s.slept}
 	if len(out.only) > 0 {
 		maps.Copy(next.volumes, s.volumes)
 		for _, name := range append(slices.Clone(out.only), "") {
@@ -57,7 +60,9 @@ func (s state) after(out mountOutcome, now time.Time) state {
 		}
 	}
 	for _, o := range out.volumes {
-		next.volumes[o.name] = s.volumes[o.name].after(o, now)
+		v := s.volumes[o.name].after(o, now)
+		v.slept = s.slept
+		next.volumes[o.name] = v
 		next.events = append(next.events, o.events...)
 	}
 	return next
@@ -111,7 +116,8 @@ func (s state) due(pod *v1.Pod, now time.Time, changed bool) []string {
 	var out []string
 	for _, v := range podspec.UsedVolumes(pod) {
 		is, tried := s.volumes[v.Name]
-		due := !is.again.IsZero() && !is.again.After(now)
+		again := is.time(s.slept)
+		due := !again.IsZero() && !again.After(now)
 		if !tried || due || kinds.MayBeOver(is.err) || changed && kinds.Holds(v, kinds.OfObjects) {
 			out = append(out, v.Name)
 		}
@@ -122,11 +128,19 @@ func (s state) due(pod *v1.Pod, now time.Time, changed bool) []string {
 // next returns the time of the next retry or renewal; zero: never.
 func (s state) next() (next time.Time) {
 	for _, v := range s.volumes {
-		if !v.again.IsZero() && (next.IsZero() || v.again.Before(next)) {
-			next = v.again
+		if again := v.time(s.slept); !again.IsZero() && (next.IsZero() || again.Before(next)) {
+			next = again
 		}
 	}
 	return next
+}
+
+// time returns the time of the next mount, earlier by the suspensions since it was computed: the monotonic clock stopped.
+func (v volumeState) time(slept time.Duration) time.Time {
+	if later := slept - v.slept; later >= suspend.Short && !v.again.IsZero() {
+		return v.again.Add(-later)
+	}
+	return v.again
 }
 
 // err joins the failures of all volumes. It returns nil if no volume failed, even if some wait.

@@ -125,6 +125,36 @@ func crowded(t *testing.T, places int) *node {
 	return n
 }
 
+// After the machine was suspended, the volumes whose renewal is due by then are renewed with the next sweep, and the others
+// earlier by as much.
+func TestVolumesAreRenewedAfterASuspension(t *testing.T) {
+	var asleep time.Duration
+	n := &node{disk: newDisk(t)}
+	opts := Options{RootDir: n.rootDir, Operations: n.ops, Node: kinds.Facts{Objects: objectset.NewBoard(false), Log: n.disk.node.Log},
+		Asleep: func() time.Duration { return asleep }}
+	mounts := 0
+	n.actor = newWith(opts, []kinds.Plugin{renewing{now: func() time.Time { mounts++; return n.Now() }}})("volumes")
+	n.Kit = newKit(t, n.actor)
+	sweep := func(want int) {
+		t.Helper()
+		n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: map[string]bool{"u": true}})
+		n.RunWork()
+		if mounts != want {
+			t.Errorf("got %d mounts, want %d", mounts, want)
+		}
+	}
+	n.ask("u", messages.MountVolumes{UID: "u", Pod: tokenPod("u")})
+	sweep(1)
+	asleep = 40 * time.Minute
+	sweep(1)
+	n.Advance(21 * time.Minute) // an hour with the suspension
+	n.RunWork()
+	sweep(2)
+	asleep += time.Hour
+	sweep(3)
+	sweep(3)
+}
+
 // begun returns the pods of the operations that were begun after the given number of earlier ones.
 func (n *node) begun(after int) (out []string) {
 	for _, w := range n.Work[after:] {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+	"github.com/playlet-dev/playlet/actors/internal/suspend"
 )
 
 // As in the kubelet, a token is renewed after four fifths of its life, or after a day. A jitter of some seconds makes this
@@ -35,8 +36,10 @@ const (
 type Source struct {
 	client kubernetes.Interface
 	now    func() time.Time
+	asleep func() time.Duration // suspend.Total
 
 	mu     sync.Mutex
+	slept  time.Duration // the suspensions that the times of tokens take into account
 	tokens map[key]Token
 	asking map[*asking]bool // requests in progress
 
@@ -64,7 +67,7 @@ type Token struct {
 
 // New returns a source. It sends nothing.
 func New(client kubernetes.Interface) *Source {
-	return &Source{client: client, now: time.Now, tokens: map[key]Token{}, asking: map[*asking]bool{},
+	return &Source{client: client, now: time.Now, asleep: suspend.Total, tokens: map[key]Token{}, asking: map[*asking]bool{},
 		accounts: map[types.NamespacedName]*v1.ServiceAccount{}}
 }
 
@@ -91,6 +94,7 @@ func (s *Source) token(ctx context.Context, pod *v1.Pod, k key, seconds *int64) 
 	if s.now().Before(was.Renew) {
 		return was, nil
 	}
+	before := s.asleep()
 	fresh, err := s.request(ctx, pod, k, seconds)
 	if err != nil {
 		if now := s.now(); now.Before(was.Expires) {
@@ -101,8 +105,30 @@ func (s *Source) token(ctx context.Context, pod *v1.Pod, k key, seconds *int64) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.wake()
+	fresh = fresh.earlier(s.slept - before)
 	s.tokens[k] = fresh
 	return fresh, nil
+}
+
+// wake moves the times of all tokens to earlier ones by the latest suspensions. The caller holds mu.
+func (s *Source) wake() {
+	slept := s.asleep()
+	if slept-s.slept < suspend.Short {
+		return
+	}
+	for k, t := range s.tokens {
+		s.tokens[k] = t.earlier(slept - s.slept)
+	}
+	s.slept = slept
+}
+
+// earlier returns the token as it is after a suspension, in which the monotonic clock stops and the token ages.
+func (t Token) earlier(slept time.Duration) Token {
+	if slept >= suspend.Short {
+		t.Renew, t.Expires = t.Renew.Add(-slept), t.Expires.Add(-slept)
+	}
+	return t
 }
 
 // Forget drops the tokens of a pod, and cancels pending requests for more. A token requested later is kept until it expires.
@@ -121,6 +147,7 @@ func (s *Source) Forget(pod types.UID) {
 func (s *Source) known(k key) Token {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.wake()
 	now := s.now()
 	maps.DeleteFunc(s.tokens, func(_ key, t Token) bool { return !now.Before(t.Expires) })
 	return s.tokens[k]

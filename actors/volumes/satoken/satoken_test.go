@@ -80,6 +80,17 @@ func TestTokensAreRememberedWhileTheyAreFresh(t *testing.T) {
 	}
 	refused = nil
 	get("a", "", &short, "token 7")
+	// While the machine is suspended, the monotonic clock stops and the tokens age.
+	asleep := time.Duration(0)
+	s.asleep = func() time.Duration { return asleep }
+	asleep = 700 * time.Second
+	get("a", "", &short, "token 7")
+	asleep = 850 * time.Second
+	get("a", "", &short, "token 8")
+	get("a", "", &short, "token 8")
+	asleep, asked = 0, asked[:7]
+	s.slept = 0
+	delete(s.tokens, key{pod: "u", namespace: "ns", account: "a", seconds: short})
 	get("other", "", &long, "token 8")
 	other := pod("a")
 	other.UID = "v"
