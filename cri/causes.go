@@ -78,7 +78,7 @@ var connectionClasses = []class{
 	byWords(messages.CauseStarting, `not initialized yet`),
 }
 
-// Cause implements messages.Caused. The code is empty if no class matches.
+// Cause implements messages.CauseError. The code is empty if no class matches.
 func (e *CallError) Cause() messages.Cause {
 	if e.NotSent {
 		return messages.Cause{}

@@ -108,8 +108,8 @@ const (
 	CauseLimitExceeded  CauseCode = "LimitExceeded" // the pod used more than its own limit of local storage
 )
 
-// Caused is an error with its cause.
-type Caused interface {
+// CauseError is an error with its cause.
+type CauseError interface {
 	error
 	Cause() Cause
 }
@@ -146,11 +146,11 @@ func (c Cause) Unread(err error) error {
 	return c.Errorf("%s %s: %w", c.Kind, c.Name, err)
 }
 
-// CauseOf returns the cause of the first Caused in the chain of err, which is not nil. A cause without a text gets the text of
-// err.
+// CauseOf returns the cause of the first CauseError in the chain of err, which is not nil. A cause without a text gets the
+// text of err.
 func CauseOf(err error) Cause {
 	var c Cause
-	if e, ok := errors.AsType[Caused](err); ok {
+	if e, ok := errors.AsType[CauseError](err); ok {
 		c = e.Cause()
 	}
 	if c.Text == "" {

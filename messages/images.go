@@ -93,9 +93,9 @@ type ReclaimImages struct{}
 // Sender: images. Receiver: eviction. Reply: none.
 // If lost: eviction stops waiting and relies on its next measurement.
 type ImagesReclaimed struct {
-	Freed   int64 // bytes, by the runtime's image sizes
-	Removed int
-	Lack    string // the images that could not be removed, and why
+	Freed     int64 // bytes, by the runtime's image sizes
+	Removed   int
+	Shortfall string // the images that could not be removed, and why
 }
 
 // NodeImage is an image on the node, as the collection of unused ones sees it.

@@ -176,5 +176,5 @@ type ReclaimContainers struct{}
 type ContainersReclaimed struct {
 	Removed int    // containers, sandboxes and log folders
 	Freed   int64  // bytes of logs; runtimes do not report other files of dead containers
-	Lack    string // the containers that could not be removed, and why
+	Problem string // the containers that could not be removed, and why
 }

@@ -152,12 +152,12 @@ func (c *cell) stopped() {
 func (c *cell) dispatch(env *envelope) {
 	if c.stopping { // messages still come while children stop
 		c.sys.deadLetters(c.row.Kind, 1)
-		c.sys.lost(c.self, env, "message to an actor that is ending")
+		c.sys.logUndelivered(c.self, env, "message to an actor that is ending")
 		return
 	}
 	if env.gen != 0 && env.gen != c.gen {
 		c.sys.Counters.Stale.Add(1)
-		c.sys.lost(c.self, env, "stale result dropped")
+		c.sys.logUndelivered(c.self, env, "stale result dropped")
 		return
 	}
 	c.deliver(env, func(env *envelope) {
@@ -240,8 +240,8 @@ func (c *cell) Now() time.Time                           { return c.sys.clock.No
 func (c *cell) Log() *slog.Logger                        { return c.log.With("flow", c.env.flow.ID) }
 func (c *cell) Tell(to messages.Address, msg any)        { c.sys.post(to, c.follow(to, msg)) }
 func (c *cell) Become(b Behavior)                        { c.behavior = b }
-func (c *cell) Stop(name string)                         { c.end(name, forget, 0) }
-func (c *cell) Restart(name string, after time.Duration) { c.end(name, again, after) }
+func (c *cell) Stop(name string)                         { c.end(name, forgetChild, 0) }
+func (c *cell) Restart(name string, after time.Duration) { c.end(name, restartChild, after) }
 
 // follow is the envelope of a message that the one being handled causes.
 func (c *cell) follow(to messages.Address, msg any) *envelope {

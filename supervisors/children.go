@@ -10,12 +10,12 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-type next int
+type exitAction int
 
 const (
-	forget next = iota
-	again
-	isolate
+	forgetChild exitAction = iota
+	restartChild
+	quarantineChild
 )
 
 // child is the supervisor's record of one child. It outlives the child's incarnations.
@@ -24,7 +24,7 @@ type child struct {
 	row     *Row
 	exits   ExitStrategy
 	pid     *actor.PID
-	next    next // the action at its end
+	onExit  exitAction // the action at its end
 	after   time.Duration
 	reason  string
 	history record
@@ -60,8 +60,8 @@ func (c *cell) SpawnWith(name string, s ExitStrategy) {
 func (c *cell) spawnRow(row *Row, name string, s ExitStrategy) {
 	if ch, ok := c.children[name]; ok {
 		ch.exits = s
-		if ch.v.State == Ending && ch.next == forget {
-			ch.next, ch.after = again, 0
+		if ch.v.State == Ending && ch.onExit == forgetChild {
+			ch.onExit, ch.after = restartChild, 0
 		}
 		return
 	}
@@ -98,15 +98,15 @@ func (c *cell) spawnChild(name string, ch *child) {
 	}
 }
 
-func (c *cell) end(name string, n next, after time.Duration) {
+func (c *cell) end(name string, n exitAction, after time.Duration) {
 	ch, ok := c.children[name]
 	if !ok || c.stopping {
 		return
 	}
-	if n == again && (ch.v.State == Quarantined || ch.v.State == Ending && ch.next == isolate) {
+	if n == restartChild && (ch.v.State == Quarantined || ch.v.State == Ending && ch.onExit == quarantineChild) {
 		return // left alone; it will be tried in its own time
 	}
-	ch.next, ch.after = n, after
+	ch.onExit, ch.after = n, after
 	switch ch.v.State {
 	case Running:
 		ch.enter(Ending, time.Time{})
@@ -140,10 +140,10 @@ func (c *cell) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, pid *ac
 		panic(fmt.Sprintf("%s panicked more than %d times within %s, the last time because of: %s",
 			c.self.Child(name), ch.row.Strategy.Panics, ch.row.Strategy.Within, ch.reason))
 	}
-	ch.next, ch.after = again, v.after
+	ch.onExit, ch.after = restartChild, v.after
 	ch.enter(Ending, time.Time{})
 	if v.outcome == Quarantine {
-		ch.next = isolate
+		ch.onExit = quarantineChild
 	}
 	sup.StopChildren(pid)
 }
@@ -172,18 +172,18 @@ func (c *cell) childTerminated(name string) {
 func (c *cell) settle(name string, ch *child) {
 	addr := c.self.Child(name)
 	ch.respawn++
-	switch ch.next {
-	case forget:
+	switch ch.onExit {
+	case forgetChild:
 		c.forget(name, ch)
 		c.Tell(c.self, messages.ChildStopped{Name: name})
-	case again:
+	case restartChild:
 		if ch.after <= 0 {
 			c.spawnChild(name, ch)
 			return
 		}
 		ch.enter(Restarting, c.Now().Add(ch.after))
 		c.After(ch.after, respawn{name, ch.respawn})
-	case isolate:
+	case quarantineChild:
 		q := messages.ChildQuarantined{Name: name, Reason: firstLine(ch.reason), Until: c.Now().Add(ch.after)}
 		ch.enter(Quarantined, q.Until)
 		c.log.Error("quarantined: it panicked too often and is left alone, its containers too",

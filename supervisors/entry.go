@@ -59,8 +59,8 @@ func (e *Entry) bytes() int {
 	return int(unsafe.Sizeof(*e)) + len(e.Message) + len(e.Digest) + len(e.Panic)
 }
 
-// story returns the name of the entry's story: the UID of its pod, or the actor that exists once.
-func (e *Entry) story() string {
+// logName returns the name of the entry's story: the UID of its pod, or the actor that exists once.
+func (e *Entry) logName() string {
 	switch {
 	case e.Flow.Pod != "":
 		return e.Flow.Pod

@@ -106,10 +106,10 @@ func (c *cell) noteChaos(env *envelope, d Delivery, digest string) {
 		Message: d.MessageKind(), Digest: digest, Sent: env.sent, Began: c.sys.clock.Now()})
 }
 
-// newest holds the number of the latest message per topic that each actor was handed, across restarts. Messages between two
-// actors arrive in order unless an interceptor delays or doubles one. Overtaken messages are therefore dropped here, and
+// sequenceFilter holds the number of the latest message per topic that each actor was handed, across restarts. Messages between
+// two actors arrive in order unless an interceptor delays or doubles one. Overtaken messages are therefore dropped here, and
 // receivers need no check. It is used only with an interceptor.
-type newest struct {
+type sequenceFilter struct {
 	mu   sync.Mutex
 	last map[topic]uint64
 }
@@ -120,20 +120,20 @@ type topic struct {
 	pod      string // UID; empty for all pods
 }
 
-// every stands for all pods: its number is the latest of any pod.
-const every = "*"
+// allPods stands for all pods: its number is the latest of any pod.
+const allPods = "*"
 
 // maxTopics bounds the numbers that are kept; a message is seldom late by so many.
 const maxTopics = 50_000
 
 // take records a message that is about to be handled. It returns false for an overtaken one.
-func (n *newest) take(to messages.Address, env *envelope) bool {
+func (n *sequenceFilter) take(to messages.Address, env *envelope) bool {
 	t := topic{from: env.from, to: to, of: messages.Topic(env.msg), pod: messages.PodOf(env.msg)}
 	if t.of == "" || env.kind != OfMessage {
 		return true
 	}
 	all, last := t, t
-	all.pod, last.pod = "", every
+	all.pod, last.pod = "", allPods
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	id := cmp.Or(env.original, env.id)

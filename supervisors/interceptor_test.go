@@ -187,7 +187,7 @@ func TestWhatReplacesWhat(t *testing.T) {
 		{messages.UnmountVolumes{UID: "a"}, messages.MountVolumes{UID: "a"}, false},
 		{messages.ContainerReported{UID: "a", StopFailed: "busy"}, messages.ContainerReported{UID: "a"}, true},
 	} {
-		var n newest
+		var n sequenceFilter
 		if !n.take("worker", &envelope{id: 5, from: messages.Pods, msg: c.first}) ||
 			n.take("worker", &envelope{id: 4, from: messages.Pods, msg: c.then}) != c.taken {
 			t.Errorf("%T, then an older %T: taken %v", c.first, c.then, !c.taken)

@@ -18,18 +18,18 @@ import (
 // Over the budget, a story with more than its fair share loses its own oldest entry. Otherwise the story that has been silent
 // longest does. A pod's start is dropped last.
 const (
-	storyEntries   = 256
+	logEntries     = 256
 	startEntries   = 96
 	recorderBudget = 12 << 20
 )
 
-// story are the entries of one pod or actor, the oldest first.
-type story struct {
+// entryLog holds the entries of one pod or actor, the oldest first.
+type entryLog struct {
 	name      string
 	entries   []*Entry
 	start     int // so many of the first are the pod's start, which is kept; 0 while nothing was forgotten, and for an actor
 	forgotten int
-	place     *list.Element // in Recorder.order
+	element   *list.Element // in Recorder.order
 }
 
 // Recorder keeps the last messages of each pod and of each actor that exists once in bounded memory. It belongs to the process,
@@ -38,15 +38,15 @@ type Recorder struct {
 	off           atomic.Bool
 	mu            sync.Mutex
 	seq           uint64
-	stories       map[string]*story
+	logs          map[string]*entryLog
 	order         list.List // of stories: first the one that has been silent longest
 	count         int       // of entries
 	bytes, budget int
-	news          chan struct{} // closed at the next entry; nil without waiters
+	nextEntry     chan struct{} // closed at the next entry; nil without waiters
 }
 
 // NewRecorder is an empty one.
-func NewRecorder() *Recorder { return &Recorder{stories: map[string]*story{}, budget: recorderBudget} }
+func NewRecorder() *Recorder { return &Recorder{logs: map[string]*entryLog{}, budget: recorderBudget} }
 
 // TurnOff stops all recording, to measure its cost.
 func (r *Recorder) TurnOff() { r.off.Store(true) }
@@ -75,17 +75,17 @@ func (r *Recorder) Add(e Entry) {
 	r.seq++
 	e.Seq = r.seq
 	var n *Entry // one that is forgotten is used again: each new one is work for the garbage collector
-	name := e.story()
-	if s := r.stories[name]; s != nil {
-		r.order.MoveToBack(s.place)
-		if len(s.entries) == storyEntries {
+	name := e.logName()
+	if s := r.logs[name]; s != nil {
+		r.order.MoveToBack(s.element)
+		if len(s.entries) == logEntries {
 			n = r.drop(s)
 		}
 	}
 	for r.bytes > r.budget {
-		s := r.stories[name]
-		if s == nil || len(s.entries)*len(r.stories) <= r.count {
-			s = r.order.Front().Value.(*story)
+		s := r.logs[name]
+		if s == nil || len(s.entries)*len(r.logs) <= r.count {
+			s = r.order.Front().Value.(*entryLog)
 		}
 		n = r.drop(s)
 	}
@@ -93,24 +93,24 @@ func (r *Recorder) Add(e Entry) {
 		n = new(Entry)
 	}
 	*n = e
-	s := r.stories[name]
+	s := r.logs[name]
 	if s == nil {
-		s = &story{name: name}
-		s.place = r.order.PushBack(s)
-		r.stories[name] = s
+		s = &entryLog{name: name}
+		s.element = r.order.PushBack(s)
+		r.logs[name] = s
 	}
 	s.entries = append(s.entries, n)
 	r.bytes += n.bytes()
 	r.count++
-	if r.news != nil {
-		close(r.news)
-		r.news = nil
+	if r.nextEntry != nil {
+		close(r.nextEntry)
+		r.nextEntry = nil
 	}
 }
 
 // drop removes an entry of a story and returns it for reuse. The first drop fixes the length of a pod's start: at most half
 // of its entries.
-func (r *Recorder) drop(s *story) *Entry {
+func (r *Recorder) drop(s *entryLog) *Entry {
 	if s.forgotten == 0 && s.entries[0].Flow.Pod != "" {
 		s.start = min(startEntries, len(s.entries)/2)
 	}
@@ -122,8 +122,8 @@ func (r *Recorder) drop(s *story) *Entry {
 	r.count--
 	s.forgotten++
 	if s.entries = slices.Delete(s.entries, s.start, s.start+1); len(s.entries) == 0 {
-		delete(r.stories, s.name)
-		r.order.Remove(s.place)
+		delete(r.logs, s.name)
+		r.order.Remove(s.element)
 	}
 	return n
 }
@@ -148,7 +148,7 @@ func (r *Recorder) Select(q Query) []Entry {
 	out := []Entry{} // never nil: a server shows a list
 	var led []Entry
 	r.mu.Lock()
-	for name, s := range r.stories {
+	for name, s := range r.logs {
 		if q.Pod != "" && q.Pod != name {
 			continue
 		}
@@ -177,10 +177,10 @@ func (r *Recorder) Select(q Query) []Entry {
 func (r *Recorder) causes(of []Entry) (out []Entry) {
 	type kept struct {
 		*Entry
-		in *story
+		in *entryLog
 	}
 	all := make(map[uint64]kept, r.count)
-	for _, s := range r.stories {
+	for _, s := range r.logs {
 		for _, e := range s.entries {
 			all[e.ID] = kept{e, s}
 		}
@@ -225,10 +225,10 @@ func (r *Recorder) Wait(ctx context.Context, after uint64) error {
 			r.mu.Unlock()
 			return nil
 		}
-		if r.news == nil {
-			r.news = make(chan struct{})
+		if r.nextEntry == nil {
+			r.nextEntry = make(chan struct{})
 		}
-		news := r.news
+		news := r.nextEntry
 		r.mu.Unlock()
 		select {
 		case <-news:
@@ -251,7 +251,7 @@ type RecorderSize struct {
 func (r *Recorder) Size() RecorderSize {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return RecorderSize{Seq: r.seq, Stories: len(r.stories), Entries: r.count, Bytes: r.bytes, Budget: r.budget}
+	return RecorderSize{Seq: r.seq, Stories: len(r.logs), Entries: r.count, Bytes: r.bytes, Budget: r.budget}
 }
 
 // maxDumped is how many entries a panic's log record has: a journal splits long ones, and drops many.

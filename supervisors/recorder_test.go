@@ -70,7 +70,7 @@ func TestTheRecorderKeepsItsBudget(t *testing.T) {
 		}
 	}
 	count := 0
-	for _, s := range r.stories {
+	for _, s := range r.logs {
 		count += len(s.entries)
 	}
 	if s := r.Size(); s.Stories != count || s.Entries != count || s.Bytes != r.bytes || len(r.Last(said(1, 0).Flow.Pod)) != 0 ||
@@ -83,15 +83,15 @@ func TestTheRecorderKeepsItsBudget(t *testing.T) {
 func TestEachActorsStoryIsKept(t *testing.T) {
 	r := NewRecorder()
 	r.Add(Entry{ID: 1, To: messages.Images})
-	for id := range uint64(storyEntries + 3) {
+	for id := range uint64(logEntries + 3) {
 		r.Add(Entry{ID: 10 + id, From: messages.Images, To: messages.Pods})
 	}
 	r.Add(Entry{ID: 2, From: messages.Images, To: messages.Runtime, Kind: OfCall}) // a leaf of images
 	pods, images := messages.Pods, messages.Images
-	if got := r.Select(Query{Actor: &pods}); len(got) != storyEntries || got[0].ID != 13 {
+	if got := r.Select(Query{Actor: &pods}); len(got) != logEntries || got[0].ID != 13 {
 		t.Errorf("pods has %d, from %d", len(got), got[0].ID)
 	}
-	if got := ids(r.Select(Query{Actor: &images})); got[0] != 1 || got[len(got)-1] != 2 || len(got) != storyEntries+2 {
+	if got := ids(r.Select(Query{Actor: &images})); got[0] != 1 || got[len(got)-1] != 2 || len(got) != logEntries+2 {
 		t.Errorf("images has %v", got)
 	}
 	if got := r.Select(Query{Pod: messages.Images.String()}); len(got) > 0 {
@@ -186,11 +186,11 @@ func TestAPodsStartIsKept(t *testing.T) {
 		r.Add(said(1, 1+id))
 	}
 	got := r.Last(pod)
-	if len(got) != storyEntries || got[0].ID != 1 || got[startEntries-1].ID != startEntries || got[storyEntries-1].ID != 1000 {
+	if len(got) != logEntries || got[0].ID != 1 || got[startEntries-1].ID != startEntries || got[logEntries-1].ID != 1000 {
 		t.Fatalf("%v", ids(got))
 	}
 	for i, e := range got {
-		if want := map[bool]int{true: 1000 - storyEntries}[i == startEntries]; e.Forgotten != want {
+		if want := map[bool]int{true: 1000 - logEntries}[i == startEntries]; e.Forgotten != want {
 			t.Errorf("entry %d: %d forgotten, not %d", i, e.Forgotten, want)
 		}
 	}
@@ -199,7 +199,7 @@ func TestAPodsStartIsKept(t *testing.T) {
 	for id := range uint64(startEntries) {
 		r.Add(said(2, 2000+id))
 	}
-	if got := r.Last(pod); len(got) < storyEntries-startEntries-2 || got[0].ID != 1 || got[startEntries-1].ID != startEntries {
+	if got := r.Last(pod); len(got) < logEntries-startEntries-2 || got[0].ID != 1 || got[startEntries-1].ID != startEntries {
 		t.Errorf("under pressure: %v", ids(got))
 	}
 	for other := range 100 {
@@ -223,17 +223,17 @@ func TestTheRecordersIndexesAgree(t *testing.T) {
 			r.Add(e)
 		}
 		bytes, all := 0, 0
-		for name, s := range r.stories {
-			if len(s.entries) == 0 || s.name != name || s.place.Value != s {
+		for name, s := range r.logs {
+			if len(s.entries) == 0 || s.name != name || s.element.Value != s {
 				t.Fatalf("story %s: %+v", name, s)
 			}
 			for i, e := range s.entries {
-				if all, bytes = all+1, bytes+e.bytes(); e.story() != name || i > 0 && e.Seq <= s.entries[i-1].Seq {
+				if all, bytes = all+1, bytes+e.bytes(); e.logName() != name || i > 0 && e.Seq <= s.entries[i-1].Seq {
 					t.Fatalf("story %s: entry %d is %s", name, i, e)
 				}
 			}
 		}
-		if bytes != r.bytes || all != r.count || r.order.Len() != len(r.stories) || all == 0 {
+		if bytes != r.bytes || all != r.count || r.order.Len() != len(r.logs) || all == 0 {
 			t.Fatalf("%d bytes, %d entries, %d stories in order: %+v", bytes, all, r.order.Len(), r.Size())
 		}
 	})

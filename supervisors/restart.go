@@ -116,6 +116,6 @@ func (c *cell) childExited(name string, ch *child) {
 		c.forget(name, ch)
 		return
 	}
-	ch.next, ch.after = again, after
+	ch.onExit, ch.after = restartChild, after
 	c.settle(name, ch)
 }

@@ -43,8 +43,8 @@ type System struct {
 	log      *slog.Logger
 	root     *actor.PID
 	seq      atomic.Uint64
-	lives    sync.Map // messages.Address -> *life
-	newest   newest   // used with an interceptor alone
+	lives    sync.Map       // messages.Address -> *life
+	newest   sequenceFilter // used with an interceptor alone
 	recorder *Recorder
 	metrics  *metrics
 	fatal    sync.Once
@@ -138,7 +138,7 @@ func (s *System) onDeadLetter(e any) {
 	if env, ours := dead.Message.(*envelope); ours {
 		to := addressOf(dead.PID)
 		s.deadLetters(s.kindAt(to), 1)
-		s.lost(to, env, "message to an actor that is not there")
+		s.logUndelivered(to, env, "message to an actor that is not there")
 	}
 }
 
@@ -147,8 +147,8 @@ func (s *System) deadLetters(of Kind, count uint64) {
 	s.metrics.kinds[of].deadLetters.Add(float64(count))
 }
 
-// lost logs a message that has no receiver. Loss is allowed, so the level is debug.
-func (s *System) lost(to messages.Address, env *envelope, why string) {
+// logUndelivered logs a message that has no receiver. Loss is allowed, so the level is debug.
+func (s *System) logUndelivered(to messages.Address, env *envelope, why string) {
 	s.log.Debug(why, "actor", to.String(), "from", env.from.String(), "message", typeName(env.msg))
 }
 

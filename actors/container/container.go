@@ -70,12 +70,12 @@ func (a *actor) enter(to messages.ContainerStage) {
 	a.stage = to
 }
 
-// startDone is the result of a start.
-type startDone struct {
-	attempt uint32
-	fact    *messages.ContainerFact
-	reason  *messages.Reason
-	taken   bool // see messages.ContainerReported
+// startResult is the result of a start.
+type startResult struct {
+	attempt   uint32
+	fact      *messages.ContainerFact
+	reason    *messages.Reason
+	nameTaken bool // see messages.ContainerReported
 	// reserved: see messages.ContainerReported.
 	reserved bool
 	hook     bool // the post-start hook must still run
@@ -84,8 +84,8 @@ type startDone struct {
 	tooLarge         string // see translate.TooLarge
 }
 
-// stopDone is the result of a stop.
-type stopDone struct {
+// stopResult is the result of a stop.
+type stopResult struct {
 	id     string
 	fact   messages.ContainerFact
 	failed error
@@ -103,12 +103,12 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.run(ctx, m)
 	case messages.StopContainer:
 		a.end(ctx, m)
-	case startDone:
-		a.startDone(ctx, m)
-	case stopDone:
-		a.stopDone(ctx, m)
-	case hookDone:
-		a.hookDone(ctx, m)
+	case startResult:
+		a.handleStart(ctx, m)
+	case stopResult:
+		a.handleStop(ctx, m)
+	case hookResult:
+		a.handleHook(ctx, m)
 	case hooks.PreStopDone:
 		a.recordPreStop(ctx, m)
 	case retryStop:
@@ -133,7 +133,7 @@ func (a *actor) run(ctx supervisors.Context, m messages.RunContainer) {
 	case messages.StageIdle:
 		switch {
 		case ended:
-			a.over(ctx, *m.Adopt)
+			a.finish(ctx, *m.Adopt)
 		case a.failed != nil && a.failed.Generation == m.Generation:
 			ctx.Tell(ctx.Self().Parent(), *a.failed)
 		default:
@@ -145,14 +145,14 @@ func (a *actor) run(ctx supervisors.Context, m messages.RunContainer) {
 		}
 	case messages.StageWaiting:
 		if ended && m.Adopt.ID == a.fact.ID {
-			a.over(ctx, *m.Adopt)
+			a.finish(ctx, *m.Adopt)
 		}
 	case messages.StageHooking, messages.StageRunning:
 		switch {
 		case m.Attempt != a.fact.Attempt:
 			ctx.Unhandled(m) // the pod learns of the end of this attempt before it orders the next
 		case ended && m.Adopt.ID == a.fact.ID:
-			a.over(ctx, *m.Adopt)
+			a.finish(ctx, *m.Adopt)
 		default:
 			a.desired.Generation = m.Generation
 			a.report(ctx)
@@ -180,7 +180,7 @@ func (a *actor) begin(ctx supervisors.Context, m messages.RunContainer) {
 		a.enter(messages.StageStarting)
 		h, fact := a.host, *m.Adopt
 		ctx.Do(supervisors.Work{Name: "look for a post-start hook", Timeout: time.Minute, Run: func(context.Context) any {
-			return startDone{attempt: m.Attempt, fact: &fact, hook: hookPending(h, m, fact.ID)}
+			return startResult{attempt: m.Attempt, fact: &fact, hook: hookPending(h, m, fact.ID)}
 		}})
 	case adopts:
 		a.fact = *m.Adopt
@@ -195,7 +195,7 @@ func (a *actor) begin(ctx supervisors.Context, m messages.RunContainer) {
 	}
 }
 
-func (a *actor) startDone(ctx supervisors.Context, d startDone) {
+func (a *actor) handleStart(ctx supervisors.Context, d startResult) {
 	if a.stage != messages.StageStarting || d.attempt != a.desired.Attempt {
 		return
 	}
@@ -206,13 +206,13 @@ func (a *actor) startDone(ctx supervisors.Context, d startDone) {
 	ended := d.fact != nil && d.fact.State == messages.ContainerExited && !facts.CutOff(*d.fact)
 	switch {
 	case ended: // it exited before its status was read, or the runtime treats a failed start as an exit
-		a.over(ctx, *d.fact)
+		a.finish(ctx, *d.fact)
 		return
 	case d.reason != nil:
 		a.enter(messages.StageIdle)
 		a.failed = &messages.ContainerReported{
 			UID: a.uid, Name: a.name, Generation: a.desired.Generation, Stage: a.stage, Fact: d.fact, Failed: d.reason,
-			Taken: d.taken, Reserved: d.reserved,
+			Taken: d.nameTaken, Reserved: d.reserved,
 		}
 		ctx.Tell(ctx.Self().Parent(), *a.failed)
 	default:
@@ -280,7 +280,7 @@ func (a *actor) doStop(ctx supervisors.Context, m messages.StopContainer) {
 	})
 }
 
-func (a *actor) stopDone(ctx supervisors.Context, d stopDone) {
+func (a *actor) handleStop(ctx supervisors.Context, d stopResult) {
 	if a.stage != messages.StageStopping || d.id != a.fact.ID {
 		return
 	}
@@ -297,11 +297,11 @@ func (a *actor) stopDone(ctx supervisors.Context, d stopDone) {
 		}
 		return
 	}
-	a.over(ctx, d.fact)
+	a.finish(ctx, d.fact)
 }
 
-// over ends the run: the actor exits with the ended container.
-func (a *actor) over(ctx supervisors.Context, f messages.ContainerFact) {
+// finish ends the run: the actor exits with the ended container.
+func (a *actor) finish(ctx supervisors.Context, f messages.ContainerFact) {
 	a.fact = f
 	a.host.EndHooks(a.uid, f.ID)
 	ctx.Exit(messages.ContainerEnded{Fact: f})

@@ -173,7 +173,7 @@ func TestANameThatCannotBeHadIsSaid(t *testing.T) {
 		runtime.Inject(sim.Fault{Call: "RemoveContainer", Times: -1, Kind: sim.Error,
 			Err: status.Error(code, "cannot delete running task")})
 		got := start(t.Context(), h, w)
-		if got.taken != taken || got.reason == nil || !strings.Contains(got.reason.Message, "cannot delete running task") ||
+		if got.nameTaken != taken || got.reason == nil || !strings.Contains(got.reason.Message, "cannot delete running task") ||
 			got.fact != nil {
 			t.Errorf("%s: %+v", code, got)
 		}
@@ -187,13 +187,13 @@ func TestANameIsReservedForAnInterruptedCall(t *testing.T) {
 	w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)}
 	runtime.Inject(sim.Fault{Call: "CreateContainer", Kind: sim.Delay, Delay: time.Hour})
 	before := runtime.Snapshot().Names
-	interrupted := make(chan startDone, 1)
+	interrupted := make(chan startResult, 1)
 	ctx, interrupt := context.WithCancel(t.Context())
 	go func() { interrupted <- makeAndStart(ctx, h, w) }()
 	for runtime.Snapshot().Names == before {
 		time.Sleep(time.Millisecond)
 	}
-	if got := start(t.Context(), h, w); got.reason == nil || !got.reserved || got.taken {
+	if got := start(t.Context(), h, w); got.reason == nil || !got.reserved || got.nameTaken {
 		t.Errorf("got %+v", got)
 	}
 	interrupt()

@@ -101,7 +101,7 @@ func TestAContainerEndsBeforeItsTurn(t *testing.T) {
 // The container's turn may come while the hook runs: the stop waits for the hook before it sends the signal.
 func TestTheTurnComesWhileTheHookRuns(t *testing.T) {
 	d := newDraining(t)
-	hook, end := make(chan bool, 1), make(chan stopDone, 1)
+	hook, end := make(chan bool, 1), make(chan stopResult, 1)
 	go func() { hook <- hooks.PreStop(context.Background(), d.h, d.stop, d.h.NewGrace(d.stop.Grace)).Failed }()
 	<-d.begun
 	go func() { end <- stop(context.Background(), d.h, d.stop) }()
@@ -211,7 +211,7 @@ func TestAHookHasItsGracePeriodAfterTheRuntimeWasAway(t *testing.T) {
 	d := newDraining(t)
 	d.stop.Grace = 5 * time.Second
 	thaw := d.r.Inject(sim.Fault{Kind: sim.Hang, Times: -1})
-	end := make(chan stopDone, 1)
+	end := make(chan stopResult, 1)
 	go func() { end <- stop(context.Background(), d.h, d.stop) }()
 	// The period is over when the runtime is asked whether it is away, or the container is stopped.
 	if _, err := d.r.WaitCall(t.Context(), func(e sim.Entry) bool { return e.Call == "Version" || e.Call == "StopContainer" }); err != nil {

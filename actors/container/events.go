@@ -34,7 +34,7 @@ func (a *actor) record(ctx supervisors.Context, pod *v1.Pod, container, kind, re
 }
 
 // recordStart records Events for the steps that a start performed itself.
-func (a *actor) recordStart(ctx supervisors.Context, d startDone) {
+func (a *actor) recordStart(ctx supervisors.Context, d startResult) {
 	if d.fact != nil {
 		a.fact.ID = d.fact.ID
 	}
@@ -89,7 +89,7 @@ func (a *actor) recordPreStop(ctx supervisors.Context, d hooks.PreStopDone) {
 }
 
 // recordStuck records, once per container, that the runtime cannot stop it. As in the kubelet, it is an Event of the pod.
-func (a *actor) recordStuck(ctx supervisors.Context, d stopDone) {
+func (a *actor) recordStuck(ctx supervisors.Context, d stopResult) {
 	if a.stuck == d.id || a.desired.Pod == nil {
 		return
 	}

@@ -99,7 +99,7 @@ func TestAStopThatIsJoinedIsNoNews(t *testing.T) {
 		_, _ = r.h.Ops.Do(t.Context(), stopPrefix(stop)+"1", time.Minute, func(context.Context) (any, error) {
 			close(began)
 			<-end
-			return stopDone{id: stop.Fact.ID, fact: stop.Fact}, nil
+			return stopResult{id: stop.Fact.ID, fact: stop.Fact}, nil
 		})
 	}()
 	<-began

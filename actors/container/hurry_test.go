@@ -30,7 +30,7 @@ func TestAShorterStopOvertakesALongerOne(t *testing.T) {
 				m.Spec.Lifecycle = nil
 			}
 			m.Grace = time.Hour
-			first := make(chan stopDone, 1)
+			first := make(chan stopResult, 1)
 			go func() { first <- stop(context.Background(), h, m) }()
 			for len(h.Ops.InFlight("u1/stop/")) == 0 || (hook != nil && len(h.Ops.InFlight(host.PreStopKey(m.UID, m.Fact.ID))) == 0) {
 				time.Sleep(time.Millisecond)

@@ -48,8 +48,8 @@ func hookPending(h *host.Host, w messages.RunContainer, id string) bool {
 	return pending
 }
 
-// hookDone is the result of the post-start hook.
-type hookDone struct {
+// hookResult is the result of the post-start hook.
+type hookResult struct {
 	id     string
 	failed error
 	// fallback: see hooks.Call.
@@ -60,7 +60,7 @@ type hookDone struct {
 type retryStop struct{ id string }
 
 // runPostStart runs the hook, or joins the run in progress, which outlives the actor.
-func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id string) hookDone {
+func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id string) hookResult {
 	key := host.PostStartKey(string(w.Pod.UID), id)
 	fallback, err := cri.Run(ctx, h.Ops, key, hooks.Limit, func(ctx context.Context) (string, error) {
 		path := pendingPath(h, w)
@@ -84,7 +84,7 @@ func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id
 		}
 		return fallback, nil
 	})
-	return hookDone{id: id, failed: host.Joined(err), fallback: fallback}
+	return hookResult{id: id, failed: host.Joined(err), fallback: fallback}
 }
 
 // stopOf returns the request to stop w's container.
@@ -110,8 +110,8 @@ func (a *actor) hook(ctx supervisors.Context) {
 	}})
 }
 
-// hookDone handles the result of the hook. A failed hook stops the container; the pod handles that as any end.
-func (a *actor) hookDone(ctx supervisors.Context, d hookDone) {
+// handleHook handles the result of the hook. A failed hook stops the container; the pod handles that as any end.
+func (a *actor) handleHook(ctx supervisors.Context, d hookResult) {
 	if a.stage != messages.StageHooking || d.id != a.fact.ID {
 		return
 	}

@@ -25,30 +25,30 @@ import (
 )
 
 // start creates and starts the attempt's container. It joins a start in progress, and adopts a container that exists already.
-func start(ctx context.Context, h *host.Host, w messages.RunContainer) startDone {
+func start(ctx context.Context, h *host.Host, w messages.RunContainer) startResult {
 	key := fmt.Sprintf("%scontainer/%s/%d", cri.StartPrefix(string(w.Pod.UID)), w.Container.Name, w.Attempt)
-	done, err := cri.Run(ctx, h.Ops, key, h.Reap(4), func(ctx context.Context) (startDone, error) {
+	done, err := cri.Run(ctx, h.Ops, key, h.Reap(4), func(ctx context.Context) (startResult, error) {
 		return makeAndStart(ctx, h, w), nil
 	})
 	if err = host.Joined(err); err != nil {
-		return startDone{attempt: w.Attempt, reason: &messages.Reason{Code: messages.ReasonRunContainer, Message: err.Error()}}
+		return startResult{attempt: w.Attempt, reason: &messages.Reason{Code: messages.ReasonRunContainer, Message: err.Error()}}
 	}
 	return done
 }
 
-func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) startDone {
-	done := startDone{attempt: w.Attempt}
-	failed := func(c messages.Cause) startDone {
+func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) startResult {
+	done := startResult{attempt: w.Attempt}
+	failed := func(c messages.Cause) startResult {
 		done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: c.Text, Cause: c}
 		return done
 	}
 	made := create(ctx, h, w)
 	if made.failed != nil {
-		done.reason, done.taken, done.reserved = made.failed, made.taken, made.reserved
+		done.reason, done.nameTaken, done.reserved = made.failed, made.nameTaken, made.reserved
 		return done
 	}
 	id := made.id
-	if made.found {
+	if made.existing {
 		// It may have been started and may even have exited: a container is never started twice.
 		fact, err := readFact(ctx, h, id, w.Sandbox.ID)
 		if err != nil {
@@ -65,7 +65,7 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 			return done
 		}
 	}
-	done.created, done.tooLarge = !made.found, made.tooLarge
+	done.created, done.tooLarge = !made.existing, made.tooLarge
 	if err := noteHook(h, w, id); err != nil {
 		return failed(messages.Cause{Text: "its post-start hook cannot be recorded: " + err.Error()})
 	}
@@ -91,29 +91,29 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 	return done
 }
 
-// made is the result of create: the ID of an existing or new container, or the reason why there is none.
-type made struct {
-	id     string
-	found  bool
-	failed *messages.Reason
-	taken  bool // the attempt's name is not available
+// createResult is the result of create: the ID of an existing or new container, or the reason why there is none.
+type createResult struct {
+	id        string
+	existing  bool
+	failed    *messages.Reason
+	nameTaken bool // the attempt's name is not available
 	// reserved means that a container that the runtime does not list has the name; see messages.ContainerReported.
 	reserved bool
 	// tooLarge is the reason why its program cannot start; see translate.TooLarge.
 	tooLarge string
 }
 
-func notMade(code string, err error) made {
-	return made{failed: &messages.Reason{Code: code, Message: err.Error(), Cause: messages.CauseOf(err)}}
+func createFailure(code string, err error) createResult {
+	return createResult{failed: &messages.Reason{Code: code, Message: err.Error(), Cause: messages.CauseOf(err)}}
 }
 
-func create(ctx context.Context, h *host.Host, w messages.RunContainer) made {
+func create(ctx context.Context, h *host.Host, w messages.RunContainer) createResult {
 	if w.Adopt != nil {
-		return made{id: w.Adopt.ID, found: true}
+		return createResult{id: w.Adopt.ID, existing: true}
 	}
 	config, sandbox, err := configs(ctx, h, w)
 	if err != nil {
-		return notMade(messages.ReasonCreateConfig, err)
+		return createFailure(messages.ReasonCreateConfig, err)
 	}
 	id, err := h.CRI.CreateContainer(ctx, w.Sandbox.ID, config, sandbox)
 	metrics.CountImageVolumes(len(w.ImageVolumes), err)
@@ -121,37 +121,37 @@ func create(ctx context.Context, h *host.Host, w messages.RunContainer) made {
 		err = errors.New("the runtime answered CreateContainer without an ID")
 	}
 	if err == nil {
-		return made{id: id, tooLarge: translate.TooLarge(config)}
+		return createResult{id: id, tooLarge: translate.TooLarge(config)}
 	}
 	if cri.IsPermanent(err) {
-		return notMade(messages.ReasonCreateContainer, err)
+		return createFailure(messages.ReasonCreateContainer, err)
 	}
 	// The call may have created it: look for its name before any second call.
-	there, left := findMade(ctx, h, w)
+	there, left := findAttempt(ctx, h, w)
 	switch {
 	case there != "":
-		return made{id: there, found: true}
+		return createResult{id: there, existing: true}
 	case left != "":
 		// Only its name is in the way: its start was interrupted, and it never ran.
 		if err = host.Ignore(h.CRI.RemoveContainer(cri.PartOfStart(ctx), left)); err != nil {
-			m := notMade(messages.ReasonCreateContainer,
+			m := createFailure(messages.ReasonCreateContainer,
 				fmt.Errorf("the runtime cannot remove the container of an interrupted start: %w", err))
-			m.taken = remains.Refused(err)
+			m.nameTaken = remains.Refused(err)
 			return m
 		}
 		id, err = h.CRI.CreateContainer(ctx, w.Sandbox.ID, config, sandbox)
 	}
 	if err != nil {
-		m := notMade(messages.ReasonCreateContainer, err)
+		m := createFailure(messages.ReasonCreateContainer, err)
 		m.reserved = cri.IsNameConflict(err)
 		return m
 	}
-	return made{id: id}
+	return createResult{id: id}
 }
 
-// findMade looks for the attempt's container. there is the ID of a container in the desired sandbox. left is the ID of the
+// findAttempt looks for the attempt's container. there is the ID of a container in the desired sandbox. left is the ID of the
 // remainder of an interrupted start, in any sandbox. Both are empty when there is none.
-func findMade(ctx context.Context, h *host.Host, w messages.RunContainer) (there, left string) {
+func findAttempt(ctx context.Context, h *host.Host, w messages.RunContainer) (there, left string) {
 	labels := facts.PodFilter(string(w.Pod.UID))
 	labels[cri.LabelContainerName] = w.Container.Name
 	list, err := h.CRI.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: labels})

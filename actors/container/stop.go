@@ -18,16 +18,16 @@ const minGrace = 2 * time.Second
 // stop runs the pre-stop hook, stops the container within the remaining grace period, and reads its final status. It joins a
 // stop in progress, since a second stop would wait for the whole grace period again. A stop with less time than those in
 // progress runs beside them, and cuts off the hook: the runtime applies the shortest grace period.
-func stop(ctx context.Context, h *host.Host, m messages.StopContainer) stopDone {
+func stop(ctx context.Context, h *host.Host, m messages.StopContainer) stopResult {
 	key, hurried := stopKey(h.Ops, m, time.Now())
 	if hurried {
 		h.Ops.CutOff(host.PreStopKey(m.UID, m.Fact.ID))
 	}
-	done, err := cri.Run(ctx, h.Ops, key, m.Grace+h.Reap(3), func(ctx context.Context) (stopDone, error) {
+	done, err := cri.Run(ctx, h.Ops, key, m.Grace+h.Reap(3), func(ctx context.Context) (stopResult, error) {
 		return hookAndStop(ctx, h, m, hurried), nil
 	})
 	if err = host.Joined(err); err != nil {
-		return stopDone{id: m.Fact.ID, fact: m.Fact, failed: err}
+		return stopResult{id: m.Fact.ID, fact: m.Fact, failed: err}
 	}
 	return done
 }
@@ -52,8 +52,8 @@ func stopPrefix(m messages.StopContainer) string { return fmt.Sprintf("%s/stop/%
 
 // hookAndStop runs the pre-stop hook, and stops the container even if the hook failed. The grace period, which both share, is
 // paused while the runtime is away.
-func hookAndStop(ctx context.Context, h *host.Host, m messages.StopContainer, hurried bool) stopDone {
-	grace, done := h.NewGrace(m.Grace), stopDone{id: m.Fact.ID}
+func hookAndStop(ctx context.Context, h *host.Host, m messages.StopContainer, hurried bool) stopResult {
+	grace, done := h.NewGrace(m.Grace), stopResult{id: m.Fact.ID}
 	if !hurried && !m.NoHook {
 		done.hook = hooks.PreStop(ctx, h, m, grace) // a failure does not prevent the stop
 	}

@@ -28,16 +28,16 @@ type actor struct {
 	timer   supervisors.Timer
 }
 
-// due is the timer's message.
-type due struct{}
+// timerFired is the timer's message.
+type timerFired struct{}
 
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
-	case messages.Started, due:
+	case messages.Started, timerFired:
 		msg = nil
 	case messages.PodWanted, messages.PodObserved, messages.VolumesUnmounted, messages.PodCgroupRemoved, messages.ServiceStarted,
-		stopped, removed:
+		stopResult, removeResult:
 	default:
 		ctx.Unhandled(m)
 		return
@@ -50,27 +50,27 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 func (a *actor) do(ctx supervisors.Context, e any) {
 	m := a.machine
 	switch e := e.(type) {
-	case moved:
+	case transition:
 		ctx.Log().Info("ending a pod whose actor is in quarantine", "from", e.from, "to", e.to, "podUID", m.uid)
 	case tell:
 		ctx.Tell(e.to, e.msg)
 	case stop:
-		s := stopper{host: a.host, pod: m.wanted.Pod, ips: m.ips(), until: e.until}
+		s := stopper{host: a.host, pod: m.desired.Pod, ips: m.ips(), until: e.until}
 		a.work(ctx, "stop all containers", e.until.Sub(ctx.Now())+workTimeout, func(c context.Context) any {
-			return stopped{e.grace, s.stopAll(c)}
+			return stopResult{e.grace, s.stopAll(c)}
 		})
 	case remove:
-		pod := m.wanted.Pod
+		pod := m.desired.Pod
 		a.work(ctx, "remove the pod from the runtime", workTimeout,
-			func(c context.Context) any { return removed{a.host.RemovePod(c, pod)} })
+			func(c context.Context) any { return removeResult{a.host.RemovePod(c, pod)} })
 	case wake:
 		supervisors.Cancel(a.timer)
-		a.timer = ctx.After(e.at.Sub(ctx.Now()), due{})
+		a.timer = ctx.After(e.at.Sub(ctx.Now()), timerFired{})
 	}
 }
 
 func (a *actor) work(ctx supervisors.Context, name string, timeout time.Duration, run func(context.Context) any) {
-	order := a.machine.wanted.Order
+	order := a.machine.desired.Order
 	ctx.Do(supervisors.Work{Name: name, Timeout: max(timeout, workTimeout),
 		Run: func(c context.Context) any { return run(cri.WithPriority(c, order)) }})
 }

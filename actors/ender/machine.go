@@ -59,38 +59,38 @@ type (
 		until time.Time
 		grace time.Duration // identifies the stop among those of this end
 	}
-	remove struct{}
-	wake   struct{ at time.Time }
-	moved  struct{ from, to state }
+	remove     struct{}
+	wake       struct{ at time.Time }
+	transition struct{ from, to state }
 )
 
 // results of work.
 type (
-	stopped struct {
+	stopResult struct {
 		grace time.Duration // of its stop
 		err   error
 	}
-	removed struct{ err error }
+	removeResult struct{ err error }
 )
 
 var errStillRuns = errors.New("the runtime says that it has stopped the pod, and it still runs")
 
 // machine is the pure state machine of one pod's end.
 type machine struct {
-	uid       string
-	born      time.Time
-	state     state
-	wanted    *messages.PodWanted
-	grace     time.Duration            // of the pod's end
-	until     time.Time                // end of the grace period
-	set       []questions.Question     // the open questions of the present state
-	open      questions.Open           // the sent questions
-	failure   string                   // of the last failed work
-	found     []messages.ContainerFact // newest first, as read last
-	stopAt    time.Time                // end of the last stop: an older reading does not count
-	done      struct{ stopped, runtime, volumes, cgroup bool }
-	published string // state and generation that were published last
-	fx        []any
+	uid        string
+	born       time.Time
+	state      state
+	desired    *messages.PodWanted
+	grace      time.Duration            // of the pod's end
+	until      time.Time                // end of the grace period
+	set        []questions.Question     // the open questions of the present state
+	questions  questions.Tracker        // the sent questions
+	failure    string                   // of the last failed work
+	containers []messages.ContainerFact // newest first, as read last
+	stopAt     time.Time                // end of the last stop: an older reading does not count
+	done       struct{ stopped, runtime, volumes, cgroup bool }
+	published  string // state and generation that were published last
+	fx         []any
 }
 
 func newMachine(uid string) *machine {
@@ -109,7 +109,7 @@ func (m *machine) step(now time.Time, msg any) []any {
 		if !ok {
 			panic(fmt.Sprintf("ender of %s: no edge from %s", m.uid, m.state))
 		}
-		m.emit(moved{m.state, to})
+		m.emit(transition{m.state, to})
 		m.state, m.failure, m.set = to, "", nil
 	}
 	m.publish()
@@ -121,7 +121,7 @@ func (m *machine) emit(e any) { m.fx = append(m.fx, e) }
 
 // askOpen sends the open questions that are due, and schedules the next step.
 func (m *machine) askOpen(now time.Time) {
-	for _, s := range m.open.Ask(now, m.set) {
+	for _, s := range m.questions.Ask(now, m.set) {
 		if s.To == messages.Node {
 			m.emit(s.Message) // work
 			continue
@@ -129,7 +129,7 @@ func (m *machine) askOpen(now time.Time) {
 		m.emit(tell{s.To, s.Message})
 	}
 	m.set = nil
-	if at := m.open.Next(); !at.IsZero() {
+	if at := m.questions.Next(); !at.IsZero() {
 		m.emit(wake{at})
 	}
 }
@@ -146,20 +146,20 @@ func (m *machine) take(now time.Time, msg any) {
 	case messages.PodObserved:
 		m.takeFacts(now, v.Facts)
 	case messages.ServiceStarted:
-		m.open.Restarted(now, v.Service)
-	case stopped:
-		if m.open.Answered(now, stopKey, v.grace) {
+		m.questions.Restarted(now, v.Service)
+	case stopResult:
+		if m.questions.Answered(now, stopKey, v.grace) {
 			m.takeStopped(now, v.err)
 		}
-	case removed:
-		if m.open.Answered(now, removeKey, nil) {
+	case removeResult:
+		if m.questions.Answered(now, removeKey, nil) {
 			m.done.runtime = v.err == nil
 			m.takeResult(now, removeKey, v.err)
 		}
 	case messages.VolumesUnmounted:
 		m.done.volumes = m.done.volumes || v.Removed && !v.Published
 	case messages.PodCgroupRemoved:
-		m.done.cgroup = m.done.cgroup || m.open.Answered(now, cgroupKey, nil)
+		m.done.cgroup = m.done.cgroup || m.questions.Answered(now, cgroupKey, nil)
 	}
 }
 
@@ -178,15 +178,15 @@ func (m *machine) takeResult(now time.Time, key questions.Key, err error) time.T
 		return now
 	}
 	m.failure = err.Error()
-	return m.open.Failed(now, key)
+	return m.questions.Failed(now, key)
 }
 
 func (m *machine) takeWanted(now time.Time, w messages.PodWanted) {
 	if w.Ending == nil {
 		return // from before its end
 	}
-	first := m.wanted == nil
-	m.wanted = &w
+	first := m.desired == nil
+	m.desired = &w
 	// The grace period counts from now: the part already granted by the pod's actor is unknown.
 	grace := podspec.GracePeriod(w.Pod.Spec.TerminationGracePeriodSeconds, w.Ending.Grace)
 	if until := now.Add(grace); first || until.Before(m.until) {
@@ -200,11 +200,11 @@ func (m *machine) takeFacts(now time.Time, f messages.PodFacts) {
 	if m.state != stopping || f.ReadAt.Before(m.born) || f.ReadAt.Before(m.stopAt) {
 		return
 	}
-	m.found = f.Containers
+	m.containers = f.Containers
 	alive := f.Alive()
 	m.done.stopped = !alive
-	m.open.Answered(now, readKey, nil)
-	if ended := !m.stopAt.IsZero() && !m.open.Pending(stopKey); ended && alive && m.failure == "" { // it failed after all
+	m.questions.Answered(now, readKey, nil)
+	if ended := !m.stopAt.IsZero() && !m.questions.Pending(stopKey); ended && alive && m.failure == "" { // it failed after all
 		m.takeResult(now, stopKey, errStillRuns)
 	}
 }
@@ -214,7 +214,7 @@ func (m *machine) plan(now time.Time) bool {
 	switch m.state {
 	case asking:
 		m.ask(desiredKey, messages.Pods, messages.GetDesired{UID: m.uid})
-		return m.wanted != nil
+		return m.desired != nil
 	case stopping:
 		m.quiet(now)
 		m.set = append(m.set, questions.Question{Key: stopKey, Message: stop{m.until, m.grace}, Version: m.grace,
@@ -227,7 +227,7 @@ func (m *machine) plan(now time.Time) bool {
 	case recording:
 		m.quiet(now)
 		// The status of a deleted or failed pod must be on disk before the runtime forgets how its containers ended.
-		if m.wanted.Pod.DeletionTimestamp == nil && m.wanted.Fail == nil || m.wanted.Final != nil && !m.wanted.Unkept {
+		if m.desired.Pod.DeletionTimestamp == nil && m.desired.Fail == nil || m.desired.Final != nil && !m.desired.Unkept {
 			return true
 		}
 		m.ask(recordKey, messages.Pods, messages.PodEnded{UID: m.uid, Status: m.final(now)})
@@ -254,14 +254,14 @@ func (m *machine) plan(now time.Time) bool {
 // quiet stops the pod's probes and image pulls. It is repeated, since there is no answer.
 func (m *machine) quiet(now time.Time) {
 	generation := uint64(max(now.UnixNano(), 0))
-	m.ask(unwatchKey, messages.Prober, messages.WatchProbes{UID: m.uid, Pod: m.wanted.Pod, Generation: generation})
+	m.ask(unwatchKey, messages.Prober, messages.WatchProbes{UID: m.uid, Pod: m.desired.Pod, Generation: generation})
 	m.ask(imagesKey, messages.Images, messages.ForgetImages{UID: m.uid})
 }
 
 // ips returns the pod's addresses, as last reported.
 func (m *machine) ips() (out []string) {
-	if m.wanted.Last != nil {
-		for _, ip := range m.wanted.Last.PodIPs {
+	if m.desired.Last != nil {
+		for _, ip := range m.desired.Last.PodIPs {
 			out = append(out, ip.IP)
 		}
 	}
@@ -270,29 +270,29 @@ func (m *machine) ips() (out []string) {
 
 // final returns the pod's last known status, with the ends of its containers as the runtime reports them; nil: nothing is known.
 func (m *machine) final(now time.Time) *v1.PodStatus {
-	if m.wanted.Final != nil {
-		return m.wanted.Final
+	if m.desired.Final != nil {
+		return m.desired.Final
 	}
-	if m.wanted.Last == nil {
+	if m.desired.Last == nil {
 		return nil
 	}
-	s := m.wanted.Last.DeepCopy()
-	finalstatus.Learn(s, m.found)
-	finalstatus.Settle(&m.wanted.Pod.Spec, s, now)
+	s := m.desired.Last.DeepCopy()
+	finalstatus.Learn(s, m.containers)
+	finalstatus.Settle(&m.desired.Pod.Spec, s, now)
 	return s
 }
 
 // publish reports the progress to pods, if it changed.
 func (m *machine) publish() {
-	if m.wanted == nil {
+	if m.desired == nil {
 		return
 	}
-	now := fmt.Sprint(m.state, m.wanted.Generation, m.failure)
+	now := fmt.Sprint(m.state, m.desired.Generation, m.failure)
 	if now == m.published {
 		return
 	}
 	m.published = now
-	msg := messages.PodStatusChanged{UID: m.uid, Generation: m.wanted.Generation, Phase: "terminating", Status: m.wanted.Last}
+	msg := messages.PodStatusChanged{UID: m.uid, Generation: m.desired.Generation, Phase: "terminating", Status: m.desired.Last}
 	if m.state != stopping {
 		msg.Phase = "cleaning"
 	}

@@ -58,7 +58,7 @@ func newWorld(t interface{ Errorf(string, ...any) }) *world {
 func (w *world) step(msg any) {
 	for _, e := range w.machine.step(w.now, msg) {
 		switch e := e.(type) {
-		case moved:
+		case transition:
 			if edges[e.from] != e.to {
 				w.t.Errorf("edge %s to %s", e.from, e.to)
 			}
@@ -66,7 +66,7 @@ func (w *world) step(msg any) {
 			if w.fail == nil {
 				w.alive = false
 			}
-			w.pending = append(w.pending, stopped{e.grace, w.fail})
+			w.pending = append(w.pending, stopResult{e.grace, w.fail})
 		case remove:
 			if w.alive || !w.kept {
 				w.t.Errorf("removed while it runs (%v), or before its final status is kept (%v)", w.alive, w.kept)
@@ -74,7 +74,7 @@ func (w *world) step(msg any) {
 			if w.fail == nil {
 				w.there = false
 			}
-			w.pending = append(w.pending, removed{w.fail})
+			w.pending = append(w.pending, removeResult{w.fail})
 		case tell:
 			w.published(e.msg)
 		case wake:
@@ -197,7 +197,7 @@ func TestWorkThatFailsIsRepeated(t *testing.T) {
 func TestTheGracePeriodWaitsForTheRuntime(t *testing.T) {
 	w := newWorld(t)
 	var stops []time.Duration
-	for _, msg := range []any{w.wanted, stopped{5 * time.Second, errors.New("the runtime is away")}, nil} {
+	for _, msg := range []any{w.wanted, stopResult{5 * time.Second, errors.New("the runtime is away")}, nil} {
 		for _, e := range w.machine.step(w.now, msg) {
 			if s, is := e.(stop); is {
 				stops = append(stops, s.until.Sub(w.now))
@@ -229,7 +229,7 @@ func TestAStopIsNotRepeatedWithoutARest(t *testing.T) {
 	step(w.wanted)
 	w.now = w.now.Add(time.Second)
 	step(reading(w.now)) // the stop is in progress
-	step(stopped{grace: m.grace})
+	step(stopResult{grace: m.grace})
 	w.now = w.now.Add(time.Second)
 	step(reading(w.now.Add(-2 * time.Second))) // began before the stop ended
 	if stops != 1 {
@@ -244,7 +244,7 @@ func TestAStopIsNotRepeatedWithoutARest(t *testing.T) {
 		if step(nil); stops != n+2 {
 			t.Fatalf("%s later: stopped %d times", rest, stops)
 		}
-		step(stopped{grace: m.grace})
+		step(stopResult{grace: m.grace})
 	}
 	w.alive = false
 	if step(reading(w.now)); m.state == stopping {

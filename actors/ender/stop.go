@@ -66,17 +66,17 @@ func (s *stopper) stopNow(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// running is a container to stop.
-type running struct {
-	fact  messages.ContainerFact
-	spec  *v1.Container // nil: the pod's spec lacks it
-	order stoporder.Container
-	place int  // in the pod's spec
-	hook  bool // its pre-stop hook runs, while it waits for its turn
+// runningContainer is a container to stop.
+type runningContainer struct {
+	fact     messages.ContainerFact
+	spec     *v1.Container // nil: the pod's spec lacks it
+	order    stoporder.Container
+	position int  // in the pod's spec
+	hook     bool // its pre-stop hook runs, while it waits for its turn
 }
 
-// running returns the containers that may run, in the order of the pod's spec.
-func (s *stopper) running(listed []*runtimeapi.Container) (out []*running) {
+// runningContainer returns the containers that may run, in the order of the pod's spec.
+func (s *stopper) running(listed []*runtimeapi.Container) (out []*runningContainer) {
 	for _, c := range listed {
 		if state := c.GetState(); state != runtimeapi.ContainerState_CONTAINER_RUNNING &&
 			state != runtimeapi.ContainerState_CONTAINER_UNKNOWN {
@@ -86,34 +86,34 @@ func (s *stopper) running(listed []*runtimeapi.Container) (out []*running) {
 		if err != nil { // it lacks a label: it has no name, and no hook
 			fact = messages.ContainerFact{ID: c.GetId()}
 		}
-		r := &running{fact: fact}
+		r := &runningContainer{fact: fact}
 		for i := range s.pod.Spec.InitContainers {
 			if spec := &s.pod.Spec.InitContainers[i]; spec.Name == fact.Name {
-				r.spec, r.place, r.order.Sidecar = spec, i, translate.RestartsAlways(spec)
+				r.spec, r.position, r.order.Sidecar = spec, i, translate.RestartsAlways(spec)
 			}
 		}
 		for i := range s.pod.Spec.Containers {
 			if spec := &s.pod.Spec.Containers[i]; spec.Name == fact.Name {
-				r.spec, r.place = spec, i
+				r.spec, r.position = spec, i
 			}
 		}
 		out = append(out, r)
 	}
-	slices.SortStableFunc(out, func(a, b *running) int { return a.place - b.place })
+	slices.SortStableFunc(out, func(a, b *runningContainer) int { return a.position - b.position })
 	return out
 }
 
-// ended is the result of one container's stop.
-type ended struct {
-	container *running
+// containerStopResult is the result of one container's stop.
+type containerStopResult struct {
+	container *runningContainer
 	err       error
 }
 
 // stopInOrder stops the containers in the order of stoporder. After a failure, later stops are not started.
-func (s *stopper) stopInOrder(ctx context.Context, left []*running) error {
+func (s *stopper) stopInOrder(ctx context.Context, left []*runningContainer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	results, pending := make(chan ended, len(left)), 0
+	results, pending := make(chan containerStopResult, len(left)), 0
 	over := time.NewTimer(s.rest()) // sidecars no longer wait for one another then
 	defer over.Stop()
 	var errs []error
@@ -130,7 +130,7 @@ func (s *stopper) stopInOrder(ctx context.Context, left []*running) error {
 			case !step.HookOnly:
 				c.order.Begun = true
 				pending++
-				go func() { results <- ended{c, s.stopOne(ctx, c, step.Grace)} }()
+				go func() { results <- containerStopResult{c, s.stopOne(ctx, c, step.Grace)} }()
 			case !c.hook:
 				c.hook = true
 				left := s.host.NewGrace(step.Grace)
@@ -147,14 +147,14 @@ func (s *stopper) stopInOrder(ctx context.Context, left []*running) error {
 				errs = append(errs, e.err) // it may still run
 				continue
 			}
-			left = slices.DeleteFunc(left, func(c *running) bool { return c == e.container })
+			left = slices.DeleteFunc(left, func(c *runningContainer) bool { return c == e.container })
 		case <-over.C:
 		}
 	}
 }
 
 // stopOne runs the container's pre-stop hook, stops the container within the rest of grace, and ends its hooks.
-func (s *stopper) stopOne(ctx context.Context, c *running, grace time.Duration) error {
+func (s *stopper) stopOne(ctx context.Context, c *runningContainer, grace time.Duration) error {
 	return s.guard(c, func() error {
 		left := s.host.NewGrace(grace)
 		s.preStop(ctx, c, grace, left)
@@ -167,7 +167,7 @@ func (s *stopper) stopOne(ctx context.Context, c *running, grace time.Duration) 
 }
 
 // preStop runs the container's pre-stop hook and waits for it, as long as the pod's grace period is not over.
-func (s *stopper) preStop(ctx context.Context, c *running, grace time.Duration, left *host.Grace) {
+func (s *stopper) preStop(ctx context.Context, c *runningContainer, grace time.Duration, left *host.Grace) {
 	if s.rest() == 0 {
 		return
 	}
@@ -176,7 +176,7 @@ func (s *stopper) preStop(ctx context.Context, c *running, grace time.Duration, 
 }
 
 // guard calls f. It returns a panic, which would end the process, as an error of this container.
-func (s *stopper) guard(c *running, f func() error) (err error) {
+func (s *stopper) guard(c *runningContainer, f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic while stopping container %s: %v", c.fact.ID, r)

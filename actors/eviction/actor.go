@@ -172,7 +172,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 			a.watch(ctx)
 		}
 	case messages.ImagesReclaimed:
-		ctx.Log().Info("removed the images that nobody uses", "images", m.Removed, "freedBytes", m.Freed, "problem", m.Lack)
+		ctx.Log().Info("removed the images that nobody uses", "images", m.Removed, "freedBytes", m.Freed, "problem", m.Shortfall)
 		a.reclaimEnded(ctx, messages.Images)
 	case messages.ContainersReclaimed:
 		a.onContainersReclaimed(ctx, m)

@@ -33,7 +33,8 @@ type lookAgain struct{}
 
 // onContainersReclaimed records a removal whose space is freed later.
 func (a *actor) onContainersReclaimed(ctx supervisors.Context, m messages.ContainersReclaimed) {
-	ctx.Log().Info("removed dead containers, sandboxes and logs", "objects", m.Removed, "freedBytes", m.Freed, "problem", m.Lack)
+	ctx.Log().Info("removed dead containers, sandboxes and logs", "objects", m.Removed, "freedBytes", m.Freed,
+		"problem", m.Problem)
 	if m.Removed > 0 {
 		a.removed = ctx.Now()
 	}

@@ -28,10 +28,10 @@ const (
 
 // fetch is a pull that a person requested.
 type fetch struct {
-	image   string
-	asked   time.Time // the latest request
-	answer  messages.ImageFetched
-	release func() // releases its place
+	image       string
+	requestedAt time.Time // the latest request
+	answer      messages.ImageFetched
+	release     func() // releases its place
 }
 
 // take records the progress or the result from a message for a pod.
@@ -47,8 +47,8 @@ func (f *fetch) take(msg any) {
 	}
 }
 
-// fetched handles a message about a fetch. A fetch ends with the first failure.
-func (a *images) fetched(ctx supervisors.Context, id string, e tellPod) {
+// handleFetchMessage handles a message about a fetch. A fetch ends with the first failure.
+func (a *images) handleFetchMessage(ctx supervisors.Context, id string, e podMessage) {
 	f := a.fetches[id]
 	if f == nil {
 		return
@@ -59,22 +59,22 @@ func (a *images) fetched(ctx supervisors.Context, id string, e tellPod) {
 	}
 }
 
-func (f *fetch) over() bool { return f.answer.ID != "" || f.answer.Failed != "" }
+func (f *fetch) done() bool { return f.answer.ID != "" || f.answer.Failed != "" }
 
-// listed is a survey for a list.
-type listed struct{ survey }
+// listResult is a survey for a list.
+type listResult struct{ survey }
 
-func (a *images) asks(ctx supervisors.Context, msg any) {
+func (a *images) handleClientRequest(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.GetImages:
 		if o := a.opts.Collect; o == nil {
 			ctx.Reply(messages.ImagesListed{Failed: "this agent collects no images"})
 		} else {
 			ctx.Do(supervisors.Work{Name: "list of images", Timeout: surveyTimeout, Run: func(ctx context.Context) any {
-				return listed{o.survey(ctx)}
+				return listResult{o.survey(ctx)}
 			}})
 		}
-	case listed:
+	case listResult:
 		ctx.Reply(a.list(m.survey, ctx.Now()))
 	case messages.RemoveImage:
 		switch {
@@ -95,13 +95,13 @@ func (a *images) list(s survey, now time.Time) messages.ImagesListed {
 	if s.err != nil {
 		return messages.ImagesListed{Failed: s.err.Error()}
 	}
-	c := decide(a.gc.seen, s, a.heldImages(now), a.opts.Collect.Limits, true, now)
+	c := decide(a.gc.times, s, a.heldImages(now), a.opts.Collect.Limits, true, now)
 	var out messages.ImagesListed
 	for _, img := range s.images {
-		f, at := c.found[img.GetId()], a.gc.seen[img.GetId()]
+		f, at := c.findings[img.GetId()], a.gc.times[img.GetId()]
 		out.Images = append(out.Images, messages.NodeImage{
 			ID: f.id, Tags: slices.Clone(img.GetRepoTags()), Digests: slices.Clone(img.GetRepoDigests()), Size: img.GetSize(),
-			Pinned: img.GetPinned(), Since: at.first, Used: at.used, Users: f.users, Kept: f.kept,
+			Pinned: img.GetPinned(), Since: at.firstSeen, Used: at.lastUsed, Users: f.users, Kept: f.keepReason,
 		})
 	}
 	slices.SortFunc(out.Images, func(x, y messages.NodeImage) int { return strings.Compare(x.ID, y.ID) })
@@ -114,18 +114,18 @@ func (a *images) removeOne(ctx supervisors.Context, s survey, asked *messages.Re
 	switch {
 	case s.err != nil:
 		answer.Kept = s.err.Error()
-	case !a.settled(ctx.Now()):
+	case !a.podsSynced(ctx.Now()):
 		answer.Busy = true
 	default:
-		c := decide(a.gc.seen, s, a.heldImages(ctx.Now()), a.opts.Collect.Limits, true, ctx.Now())
-		f, there := c.found[asked.ID]
-		if there && (f.kept == "" || f.young && !asked.Collect) {
-			c.asked, c.line = asked, []finding{f}
-			a.gc.now = c
+		c := decide(a.gc.times, s, a.heldImages(ctx.Now()), a.opts.Collect.Limits, true, ctx.Now())
+		f, there := c.findings[asked.ID]
+		if there && (f.keepReason == "" || f.young && !asked.Collect) {
+			c.request, c.queue = asked, []finding{f}
+			a.gc.current = c
 			a.removeNext(ctx)
 			return
 		}
-		answer.Kept, answer.Users = f.kept, f.users
+		answer.Kept, answer.Users = f.keepReason, f.users
 	}
 	ctx.Reply(answer)
 	a.resume(ctx)
@@ -156,7 +156,7 @@ func (a *images) resume(ctx supervisors.Context) {
 func (a *images) fetch(ctx supervisors.Context, m messages.FetchImage) {
 	now := ctx.Now()
 	for id, f := range a.fetches {
-		if now.Sub(f.asked) > fetchKept && f.over() {
+		if now.Sub(f.requestedAt) > fetchKept && f.done() {
 			f.release()
 			delete(a.fetches, id)
 		}
@@ -174,9 +174,10 @@ func (a *images) fetch(ctx supervisors.Context, m messages.FetchImage) {
 		a.fetches[m.ID] = f
 		a.carryOut(ctx, a.machine.hurry(now, name.runtime))
 	}
-	f.asked = now
-	if !f.over() {
-		a.asked(ctx, messages.PullImage{Key: messages.ImageKey{UID: fetchUID + m.ID}, Image: m.Image, Policy: v1.PullAlways})
+	f.requestedAt = now
+	if !f.done() {
+		key := messages.ImageKey{UID: fetchUID + m.ID}
+		a.handlePullImage(ctx, messages.PullImage{Key: key, Image: m.Image, Policy: v1.PullAlways})
 	}
 	ctx.Reply(f.answer)
 }

@@ -25,8 +25,8 @@ type startCheck struct {
 	credentials credentials
 }
 
-// checked is the result of a check.
-type checked struct {
+// checkResult is the result of a check.
+type checkResult struct {
 	startCheck
 	allowed bool
 	note    string // the failures of credential providers
@@ -40,8 +40,8 @@ func (b *machine) beginCheck(im *image, n *need, o outcome) {
 	})
 }
 
-// checked handles the result of a check. It moves a refused need to the pull, unless its policy is Never.
-func (b *machine) checked(now time.Time, m checked) []effect {
+// handleCheck handles the result of a check. It moves a refused need to the pull, unless its policy is Never.
+func (b *machine) handleCheck(now time.Time, m checkResult) []effect {
 	im := b.images[m.image]
 	if im == nil || im.needs[m.need] == nil || im.needs[m.need].stage != checks || im.needs[m.need].check != m.number {
 		return b.flush(now)
@@ -51,7 +51,7 @@ func (b *machine) checked(now time.Time, m checked) []effect {
 		n.denied, im.look.steps = false, 0
 		b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: m.ref, Again: b.answers.gave(n.key, im.name)})
 	case n.policy != v1.PullNever:
-		b.wantPull(now, im, n)
+		b.requestPull(now, im, n)
 	default:
 		n.stage = looks
 		if im.look.phase != busy { // otherwise the look in progress leads to another check
@@ -65,7 +65,7 @@ func (b *machine) checked(now time.Time, m checked) []effect {
 func (a *images) check(ctx supervisors.Context, e startCheck) {
 	work := supervisors.Work{Name: "credentials for " + e.image, Pod: e.need.UID, Timeout: lookTimeout}
 	work.Run = func(ctx context.Context) any {
-		out := checked{startCheck: e}
+		out := checkResult{startCheck: e}
 		name, _ := parseName(e.image) // it was valid in the request
 		shown, problems := a.provided(ctx, name.repository, e.credentials)
 		out.allowed = a.opts.Policy.Allows(e.image, e.record, shown)

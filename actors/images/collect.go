@@ -25,27 +25,27 @@ type Limits struct {
 	MaxAge time.Duration
 }
 
-// sighting has the times at which an image was first seen, and last seen in use. As in the kubelet, neither is before the
+// imageTimes has the times at which an image was first seen, and last seen in use. As in the kubelet, neither is before the
 // actor's start.
-type sighting struct{ first, used time.Time }
+type imageTimes struct{ firstSeen, lastUsed time.Time }
 
 // finding is a collection's result for one image.
 type finding struct {
-	id    string
-	names map[string]bool // its ID and its references
-	size  int64
-	old   bool   // beyond MaxAge
-	kept  string // the reason why it is kept; empty: it may be removed
-	young bool   // its age is the only reason to keep it
-	users []messages.ImageUser
+	id         string
+	names      map[string]bool // its ID and its references
+	size       int64
+	old        bool   // beyond MaxAge
+	keepReason string // the reason why it is kept; empty: it may be removed
+	young      bool   // its age is the only reason to keep it
+	users      []messages.ImageUser
 }
 
 // collection is one collection of images. It is pure: next returns the image to remove, and ended records the result.
 type collection struct {
-	found           map[string]finding    // by ID
+	findings        map[string]finding    // by ID
 	held            users                 // images that pods are about to use; later requests are added
-	asked           *messages.RemoveImage // it is for this image alone
-	line            []finding
+	request         *messages.RemoveImage // it is for this image alone
+	queue           []finding
 	all             bool
 	need, freed     int64 // bytes
 	removed         int
@@ -76,36 +76,36 @@ func (s survey) keeps(img *runtimeapi.Image, names map[string]bool, held users) 
 // decide updates the sightings, and selects the images to remove: all beyond MaxAge, and the least recently used ones until the
 // use is down to the low threshold. With all, it selects every image that may be removed. held are the images that pods are
 // about to use.
-func decide(seen map[string]sighting, s survey, held users, l Limits, all bool, now time.Time) *collection {
-	c := &collection{all: all, found: map[string]finding{}, held: held}
+func decide(seen map[string]imageTimes, s survey, held users, l Limits, all bool, now time.Time) *collection {
+	c := &collection{all: all, findings: map[string]finding{}, held: held}
 	present := map[string]bool{}
 	for _, img := range s.images {
 		at, names := seen[img.GetId()], allNames(img)
-		if at.first.IsZero() {
-			at.first = now
+		if at.firstSeen.IsZero() {
+			at.firstSeen = now
 		}
 		why, by := s.keeps(img, names, held)
 		if why != "" {
-			at.used = now
+			at.lastUsed = now
 		}
 		seen[img.GetId()], present[img.GetId()] = at, true
-		f := finding{kept: why, users: by, id: img.GetId(), names: names, size: int64(min(img.GetSize(), math.MaxInt64)),
-			old: l.MaxAge > 0 && now.Sub(at.first) > l.MaxAge && now.Sub(at.used) > l.MaxAge}
+		f := finding{keepReason: why, users: by, id: img.GetId(), names: names, size: int64(min(img.GetSize(), math.MaxInt64)),
+			old: l.MaxAge > 0 && now.Sub(at.firstSeen) > l.MaxAge && now.Sub(at.lastUsed) > l.MaxAge}
 		switch {
 		case why != "":
 			c.inUse++
-		case now.Sub(at.first) < l.MinAge:
+		case now.Sub(at.firstSeen) < l.MinAge:
 			c.tooYoung++
-			f.kept, f.young = fmt.Sprintf("it has been here for less than %s, as far as is known", l.MinAge), true
+			f.keepReason, f.young = fmt.Sprintf("it has been here for less than %s, as far as is known", l.MinAge), true
 		default:
-			c.line = append(c.line, f)
+			c.queue = append(c.queue, f)
 		}
-		c.found[f.id] = f
+		c.findings[f.id] = f
 	}
-	maps.DeleteFunc(seen, func(id string, _ sighting) bool { return !present[id] })
-	slices.SortFunc(c.line, func(x, y finding) int {
+	maps.DeleteFunc(seen, func(id string, _ imageTimes) bool { return !present[id] })
+	slices.SortFunc(c.queue, func(x, y finding) int {
 		a, b := seen[x.id], seen[y.id]
-		return cmp.Or(a.used.Compare(b.used), a.first.Compare(b.first), strings.Compare(x.id, y.id))
+		return cmp.Or(a.lastUsed.Compare(b.lastUsed), a.firstSeen.Compare(b.firstSeen), strings.Compare(x.id, y.id))
 	})
 	if all {
 		c.need = math.MaxInt64
@@ -121,9 +121,9 @@ func decide(seen map[string]sighting, s survey, held users, l Limits, all bool, 
 
 // next returns the next image to remove; nil at the end. It skips images that have been needed since.
 func (c *collection) next() *finding {
-	for len(c.line) > 0 {
-		r := c.line[0]
-		c.line = c.line[1:]
+	for len(c.queue) > 0 {
+		r := c.queue[0]
+		c.queue = c.queue[1:]
 		if _, wanted := c.held.of(r.names); !wanted && (r.old || c.freed < c.need) {
 			return &r
 		}
@@ -131,8 +131,8 @@ func (c *collection) next() *finding {
 	return nil
 }
 
-// ended records the result of a removal.
-func (c *collection) ended(r finding, err error) {
+// recordRemoval records the result of a removal.
+func (c *collection) recordRemoval(r finding, err error) {
 	if err != nil {
 		c.failed = cmp.Or(c.failed, err)
 		return
@@ -141,8 +141,8 @@ func (c *collection) ended(r finding, err error) {
 	c.freed += r.size
 }
 
-// kept describes the kept images, and the pulls that also take space.
-func (c *collection) kept() string {
+// keptSummary describes the kept images, and the pulls that also take space.
+func (c *collection) keptSummary() string {
 	text := fmt.Sprintf("images kept: %d in use, %d not here for long enough", c.inUse, c.tooYoung)
 	if c.pulls > 0 {
 		text += fmt.Sprintf("; pulls under way, which take space, too: %d", c.pulls)
@@ -150,9 +150,9 @@ func (c *collection) kept() string {
 	return text
 }
 
-// lack returns the reason why less was freed than needed; empty if enough was freed. Its first part is the kubelet's text. A
+// shortfall returns the reason why less was freed than needed; empty if enough was freed. Its first part is the kubelet's text. A
 // collection of all unused images reports only failed removals.
-func (c *collection) lack() string {
+func (c *collection) shortfall() string {
 	text := ""
 	switch {
 	case c.all && c.failed == nil, !c.all && c.freed >= c.need:
@@ -161,7 +161,7 @@ func (c *collection) lack() string {
 		text = fmt.Sprintf("Failed to garbage collect required amount of images. Attempted to free %d bytes, but only "+
 			"found %d bytes eligible to free; ", c.need, c.freed)
 	}
-	text += c.kept()
+	text += c.keptSummary()
 	if c.failed != nil {
 		text += "; a removal failed: " + c.failed.Error()
 	}

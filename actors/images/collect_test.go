@@ -26,7 +26,7 @@ func removals(c *collection) string {
 	var ids []string
 	for r := c.next(); r != nil; r = c.next() {
 		ids = append(ids, r.id)
-		c.ended(*r, nil)
+		c.recordRemoval(*r, nil)
 	}
 	return strings.Join(ids, " ")
 }
@@ -34,7 +34,7 @@ func removals(c *collection) string {
 func TestDecide(t *testing.T) {
 	at := func(minutes int) time.Time { return start0.Add(time.Duration(minutes) * time.Minute) }
 	list := []*runtimeapi.Image{named("a", 10, "docker.io/library/a:latest"), named("b", 10), named("c", 10), named("d", 10)}
-	seen := map[string]sighting{
+	seen := map[string]imageTimes{
 		"a": {at(0), at(9)}, "b": {at(0), at(5)}, "c": {at(1), time.Time{}}, "d": {at(0), time.Time{}}, "gone": {at(0), at(1)},
 	}
 	limits := Limits{High: 85, Low: 80, MinAge: 2 * time.Minute}
@@ -71,7 +71,7 @@ func TestDecide(t *testing.T) {
 		for _, h := range c.held {
 			held[h] = nil
 		}
-		known := map[string]sighting{}
+		known := map[string]imageTimes{}
 		for id, s := range seen {
 			known[id] = s
 		}
@@ -91,7 +91,7 @@ func TestDecide_ClockSet(t *testing.T) {
 	limits := Limits{High: 85, Low: 80, MinAge: 2 * time.Minute, MaxAge: 8 * time.Minute}
 	s := survey{images: []*runtimeapi.Image{named("a", 10), named("b", 10)}, used: users{"a": nil}, space: Space{99, 100}}
 	for _, jump := range []time.Duration{-time.Hour, time.Hour} {
-		seen, now := map[string]sighting{}, supervisortest.Monotonic(start0)
+		seen, now := map[string]imageTimes{}, supervisortest.Monotonic(start0)
 		decide(seen, s, nil, limits, false, now)
 		now = supervisortest.SetClock(now, jump)
 		for _, c := range []struct {
@@ -108,21 +108,21 @@ func TestDecide_ClockSet(t *testing.T) {
 
 func TestWhatIsLacking(t *testing.T) {
 	s := survey{images: []*runtimeapi.Image{named("a", 3), named("b", 3), named("c", 3)}, used: users{"b": nil}, space: Space{5, 100}}
-	c := decide(map[string]sighting{"a": {first: start0}}, s, nil, Limits{High: 85, Low: 80, MinAge: time.Minute}, false, start0.Add(time.Hour))
+	c := decide(map[string]imageTimes{"a": {firstSeen: start0}}, s, nil, Limits{High: 85, Low: 80, MinAge: time.Minute}, false, start0.Add(time.Hour))
 	removals(c)
 	want := "Failed to garbage collect required amount of images. Attempted to free 15 bytes, but only found 3 bytes eligible to free; " +
 		"images kept: 1 in use, 1 not here for long enough"
-	if got := c.lack(); got != want || c.usage != 95 {
+	if got := c.shortfall(); got != want || c.usage != 95 {
 		t.Errorf("%d%%: %q", c.usage, got)
 	}
-	c = &collection{all: true, need: math.MaxInt64, line: []finding{{id: "a", size: 1}}}
+	c = &collection{all: true, need: math.MaxInt64, queue: []finding{{id: "a", size: 1}}}
 	if r := c.next(); r == nil {
 		t.Fatal("nothing is removed")
-	} else if c.ended(*r, nil); c.lack() != "" {
-		t.Errorf("%q", c.lack())
+	} else if c.recordRemoval(*r, nil); c.shortfall() != "" {
+		t.Errorf("%q", c.shortfall())
 	}
-	if c.ended(finding{}, errors.New("refused")); !strings.Contains(c.lack(), "a removal failed: refused") {
-		t.Errorf("%q", c.lack())
+	if c.recordRemoval(finding{}, errors.New("refused")); !strings.Contains(c.shortfall(), "a removal failed: refused") {
+		t.Errorf("%q", c.shortfall())
 	}
 }
 
@@ -149,17 +149,17 @@ func TestDecideProperties(t *testing.T) {
 			limits.MaxAge = limits.MinAge + time.Duration(rapid.IntRange(1, 60).Draw(t, "maxAge"))*time.Minute
 		}
 		now := start0.Add(2 * time.Hour)
-		seen, used, held := map[string]sighting{}, users{}, users{}
+		seen, used, held := map[string]imageTimes{}, users{}, users{}
 		s := survey{used: used, space: Space{rapid.Int64Range(0, 1000).Draw(t, "left"), 1000}}
 		keep := map[string]bool{}
 		for i := range rapid.IntRange(0, 12).Draw(t, "images") {
 			id := fmt.Sprintf("i%d", i)
 			img := named(id, rapid.Uint64Range(1, 300).Draw(t, "size"), "docker.io/library/"+id+":1")
-			at := sighting{first: now.Add(-time.Duration(rapid.IntRange(0, 120).Draw(t, "first")) * time.Minute)}
+			at := imageTimes{firstSeen: now.Add(-time.Duration(rapid.IntRange(0, 120).Draw(t, "first")) * time.Minute)}
 			if rapid.Bool().Draw(t, "wasUsed") {
-				at.used = at.first.Add(time.Duration(rapid.Int64Range(0, int64(now.Sub(at.first))).Draw(t, "used")))
+				at.lastUsed = at.firstSeen.Add(time.Duration(rapid.Int64Range(0, int64(now.Sub(at.firstSeen))).Draw(t, "used")))
 			}
-			keep[id] = now.Sub(at.first) < limits.MinAge
+			keep[id] = now.Sub(at.firstSeen) < limits.MinAge
 			switch rapid.IntRange(0, 6).Draw(t, "state") {
 			case 0:
 				used[id], keep[id] = nil, true
@@ -172,20 +172,20 @@ func TestDecideProperties(t *testing.T) {
 			}
 			seen[id], s.images = at, append(s.images, img)
 		}
-		before := map[string]sighting{}
+		before := map[string]imageTimes{}
 		for id, at := range seen {
 			before[id] = at
 		}
 		all := rapid.Bool().Draw(t, "all")
 		c := decide(seen, s, held, limits, all, now)
-		var last sighting
+		var last imageTimes
 		var gone []string
 		for r := c.next(); r != nil; r = c.next() {
 			if keep[r.id] {
 				t.Fatalf("%s is removed", r.id)
 			}
 			at := before[r.id]
-			if at.used.Before(last.used) || at.used.Equal(last.used) && at.first.Before(last.first) {
+			if at.lastUsed.Before(last.lastUsed) || at.lastUsed.Equal(last.lastUsed) && at.firstSeen.Before(last.firstSeen) {
 				t.Fatalf("%s is removed too late", r.id)
 			}
 			last = at
@@ -193,18 +193,18 @@ func TestDecideProperties(t *testing.T) {
 				t.Fatalf("%s is removed in vain", r.id)
 			}
 			gone = append(gone, r.id)
-			c.ended(*r, nil)
+			c.recordRemoval(*r, nil)
 		}
 		if !all && c.usage < limits.High && limits.MaxAge == 0 && len(gone) > 0 {
 			t.Fatalf("%v are removed at %d%%", gone, c.usage)
 		}
 		for id := range before {
-			old := limits.MaxAge > 0 && now.Sub(before[id].used) > limits.MaxAge && now.Sub(before[id].first) > limits.MaxAge
+			old := limits.MaxAge > 0 && now.Sub(before[id].lastUsed) > limits.MaxAge && now.Sub(before[id].firstSeen) > limits.MaxAge
 			if must := all || c.freed < c.need || old; must && !keep[id] && !slices.Contains(gone, id) {
 				t.Fatalf("%s stays", id)
 			}
 			_, inUse := used[id]
-			if _, wanted := held[fullName(id+":1")]; keep[id] && (inUse || wanted) && !seen[id].used.Equal(now) {
+			if _, wanted := held[fullName(id+":1")]; keep[id] && (inUse || wanted) && !seen[id].lastUsed.Equal(now) {
 				t.Fatalf("%s is not noted as used", id)
 			}
 		}

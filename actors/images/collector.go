@@ -40,10 +40,10 @@ var errNoCapacity = errors.New("invalid capacity 0 on image filesystem")
 
 // collector is the state of the collection of images.
 type collector struct {
-	seen    map[string]sighting
+	times   map[string]imageTimes
 	leases  map[messages.ImageKey]lease
 	surveys bool
-	now     *collection // in progress
+	current *collection // in progress
 	all     bool        // the next one removes all unused images
 	timer   supervisors.Timer
 	failing bool // the last collection failed
@@ -61,10 +61,10 @@ type lease struct {
 }
 
 type (
-	collectDue struct{}
-	surveyed   struct {
+	collectDue   struct{}
+	surveyResult struct {
 		survey
-		asked *messages.RemoveImage // the request that it serves; nil for a collection
+		request *messages.RemoveImage // the request that it serves; nil for a collection
 	}
 	imageRemoved struct {
 		finding
@@ -95,7 +95,7 @@ func (a *images) collect(ctx supervisors.Context) {
 	if a.opts.Collect == nil || a.collecting() {
 		return
 	}
-	if !a.settled(ctx.Now()) {
+	if !a.podsSynced(ctx.Now()) {
 		a.plan(ctx, settleLook)
 		return
 	}
@@ -103,7 +103,7 @@ func (a *images) collect(ctx supervisors.Context) {
 	a.survey(ctx, nil)
 }
 
-func (a *images) collecting() bool { return a.gc.surveys || a.gc.now != nil || a.gc.settling }
+func (a *images) collecting() bool { return a.gc.surveys || a.gc.current != nil || a.gc.settling }
 
 func (a *images) survey(ctx supervisors.Context, asked *messages.RemoveImage) {
 	a.gc.surveys = true
@@ -114,7 +114,7 @@ func (a *images) survey(ctx supervisors.Context, asked *messages.RemoveImage) {
 		if err := s.prune(records, since); err != nil {
 			log.Warn("could not remove the records of pulls of images that are gone", "error", err)
 		}
-		return surveyed{s, asked}
+		return surveyResult{s, asked}
 	}})
 }
 
@@ -125,25 +125,25 @@ func (a *images) plan(ctx supervisors.Context, after time.Duration) {
 	a.gc.timer = ctx.After(after, collectDue{})
 }
 
-func (a *images) onSurveyed(ctx supervisors.Context, s surveyed) {
+func (a *images) onSurveyed(ctx supervisors.Context, s surveyResult) {
 	a.gc.surveys = false
-	if s.asked != nil {
-		a.removeOne(ctx, s.survey, s.asked)
+	if s.request != nil {
+		a.removeOne(ctx, s.survey, s.request)
 		return
 	}
-	if !a.settled(ctx.Now()) { // the pods actor has restarted in the meantime
+	if !a.podsSynced(ctx.Now()) { // the pods actor has restarted in the meantime
 		a.collect(ctx)
 		return
 	}
 	all := a.gc.all
-	a.gc.all, a.gc.now = false, &collection{all: all}
+	a.gc.all, a.gc.current = false, &collection{all: all}
 	if err := cmp.Or(s.err, s.spaceErr); err != nil {
 		a.plan(ctx, retryAfter)
 		a.collected(ctx, err)
 		return
 	}
-	a.gc.now = decide(a.gc.seen, s.survey, a.heldImages(ctx.Now()), a.opts.Collect.Limits, all, ctx.Now())
-	a.gc.now.pulls = len(a.began)
+	a.gc.current = decide(a.gc.times, s.survey, a.heldImages(ctx.Now()), a.opts.Collect.Limits, all, ctx.Now())
+	a.gc.current.pulls = len(a.began)
 	if s.space.Capacity <= 0 && !all {
 		a.collected(ctx, errNoCapacity)
 		return
@@ -183,14 +183,14 @@ func (a *images) lease(m messages.ImagePulled, now time.Time) {
 
 // wanted protects an image from the collection in progress.
 func (g *collector) wanted(ref string) {
-	if g.now != nil {
-		g.now.held.add(ref)
+	if g.current != nil {
+		g.current.held.add(ref)
 	}
 }
 
 // removeNext starts the next removal, or ends the collection.
 func (a *images) removeNext(ctx supervisors.Context) {
-	r := a.gc.now.next()
+	r := a.gc.current.next()
 	if r == nil {
 		a.collected(ctx, nil)
 		return
@@ -207,18 +207,18 @@ func (a *images) removeNext(ctx supervisors.Context) {
 }
 
 func (a *images) onImageRemoved(ctx supervisors.Context, m imageRemoved) {
-	a.gc.now.ended(m.finding, m.err)
+	a.gc.current.recordRemoval(m.finding, m.err)
 	if m.err == nil {
 		reason := "space"
 		if m.old {
 			reason = "age"
 		}
-		if a.gc.now.asked != nil {
+		if a.gc.current.request != nil {
 			reason = "asked for"
 		} else {
 			metrics.CollectedImages.WithLabelValues(reason).Inc()
 		}
-		delete(a.gc.seen, m.id)
+		delete(a.gc.times, m.id)
 		ctx.Log().Info("removed an unused image", "image", m.id, "bytes", m.size, "reason", reason)
 	}
 	a.gc.removing = nil
@@ -228,13 +228,13 @@ func (a *images) onImageRemoved(ctx supervisors.Context, m imageRemoved) {
 
 // collected ends a collection, and reports the freed and the lacking space.
 func (a *images) collected(ctx supervisors.Context, err error) {
-	c := a.gc.now
-	a.gc.now = nil
-	if c.asked != nil {
+	c := a.gc.current
+	a.gc.current = nil
+	if c.request != nil {
 		a.removedOne(ctx, c)
 		return
 	}
-	lack, reason := c.lack(), messages.EventFreeDiskSpaceFailed
+	lack, reason := c.shortfall(), messages.EventFreeDiskSpaceFailed
 	if err != nil {
 		lack, reason = err.Error(), messages.EventInvalidDiskCapacity
 	}
@@ -258,9 +258,9 @@ func (a *images) collected(ctx supervisors.Context, err error) {
 	a.gc.failing = lack != ""
 	if c.all {
 		if lack == "" && c.removed == 0 {
-			lack = c.kept()
+			lack = c.keptSummary()
 		}
-		ctx.Tell(messages.Eviction, messages.ImagesReclaimed{Freed: c.freed, Removed: c.removed, Lack: lack})
+		ctx.Tell(messages.Eviction, messages.ImagesReclaimed{Freed: c.freed, Removed: c.removed, Shortfall: lack})
 	}
 	if a.gc.all {
 		a.collect(ctx)
@@ -288,7 +288,7 @@ func (a *images) askWaiting(ctx supervisors.Context) {
 	waiting := a.gc.waiting
 	a.gc.waiting = map[messages.ImageKey]messages.PullImage{}
 	for _, m := range waiting {
-		a.asked(ctx, m)
+		a.handlePullImage(ctx, m)
 	}
 }
 

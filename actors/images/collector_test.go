@@ -162,14 +162,14 @@ func TestReclaimTellsWhatItBrought(t *testing.T) {
 			got = append(got, r)
 		}
 	}
-	if len(got) != 1 || got[0] != (messages.ImagesReclaimed{Lack: "images kept: 0 in use, 1 not here for long enough"}) {
+	if len(got) != 1 || got[0] != (messages.ImagesReclaimed{Shortfall: "images kept: 0 in use, 1 not here for long enough"}) {
 		t.Errorf("of nothing that was removed: %+v", got)
 	}
 	s.spaceErr = errors.New("away")
 	s.k.Send(messages.Eviction, messages.ReclaimImages{})
 	s.k.RunWork()
 	for _, m := range s.k.Take() {
-		if r, ok := m.Msg.(messages.ImagesReclaimed); ok && r.Lack == "away" {
+		if r, ok := m.Msg.(messages.ImagesReclaimed); ok && r.Shortfall == "away" {
 			return
 		}
 	}
@@ -362,7 +362,7 @@ func TestAReclaimNamesPullsUnderWay(t *testing.T) {
 	}
 	for _, m := range s.k.Take() {
 		if r, ok := m.Msg.(messages.ImagesReclaimed); ok {
-			expectText(t, "why", r.Lack, "images kept: 0 in use, 1 not here for long enough; pulls under way, which take space, too: 1")
+			expectText(t, "why", r.Shortfall, "images kept: 0 in use, 1 not here for long enough; pulls under way, which take space, too: 1")
 			return
 		}
 	}

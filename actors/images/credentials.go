@@ -99,7 +99,7 @@ func (a *images) pullWith(ctx context.Context, log *slog.Logger, name imageName,
 	if err := a.opts.Records.Begin(name.runtime); err != nil {
 		return "", err
 	}
-	failed := &refused{}
+	failed := &pullError{}
 	ref, with, err := a.tryAll(ctx, name, k, failed)
 	if err == nil {
 		a.recordPull(ctx, log, name, ref, with)
@@ -115,7 +115,7 @@ func (a *images) pullWith(ctx context.Context, log *slog.Logger, name imageName,
 // tryAll tries one credential after another, and returns the accepted one; nil if the pull succeeded without. It reads each
 // source of credentials only when it is needed.
 func (a *images) tryAll(
-	ctx context.Context, name imageName, k credentials, failed *refused,
+	ctx context.Context, name imageName, k credentials, failed *pullError,
 ) (ref string, with *pullauth.Credential, err error) {
 	var shown []*pullauth.Credential
 	for _, next := range []func() ([]*pullauth.Credential, []error){
@@ -212,15 +212,15 @@ func authorizes(ctx context.Context, err error) bool {
 		!errors.Is(err, crierrors.ErrRegistryUnavailable) && !errors.Is(err, crierrors.ErrSignatureValidationFailed)
 }
 
-// refused is the error of a pull that failed, once or with each credential. Its text contains no credentials.
-type refused struct {
+// pullError is the error of a pull that failed, once or with each credential. Its text contains no credentials.
+type pullError struct {
 	said     []string
 	problems []error // of the node's docker configuration and of credential providers
 	last     error   // of the runtime; it may contain credentials
 	cause    messages.Cause
 }
 
-func (r *refused) add(c *pullauth.Credential, text string, several bool) {
+func (r *pullError) add(c *pullauth.Credential, text string, several bool) {
 	switch {
 	case c != nil:
 		text = fmt.Sprintf("with the %s: %s", c, text)
@@ -230,10 +230,10 @@ func (r *refused) add(c *pullauth.Credential, text string, several bool) {
 	r.said = append(r.said, text)
 }
 
-// Cause implements messages.Caused.
-func (r *refused) Cause() messages.Cause { return r.cause }
+// Cause implements messages.CauseError.
+func (r *pullError) Cause() messages.Cause { return r.cause }
 
-func (r *refused) Error() string {
+func (r *pullError) Error() string {
 	text := strings.Join(r.said, "; ")
 	for _, p := range r.problems {
 		text += "; " + p.Error()
@@ -248,24 +248,24 @@ func AuthFiles(rootDir string) []string { return pullauth.Files(rootDir) }
 // that succeeds a moment later.
 const unreadTimeout = time.Second
 
-// held is a need whose pull secrets have not been read yet.
-type held struct {
+// heldNeed is a need whose pull secrets have not been read yet.
+type heldNeed struct {
 	ask  messages.PullImage
 	late bool // the wait has timed out
 }
 
-// heldLong is the end of the wait for a need's pull secrets.
-type heldLong struct{ key messages.ImageKey }
+// holdTimeout is the end of the wait for a need's pull secrets.
+type holdTimeout struct{ key messages.ImageKey }
 
-func (h heldLong) PodUID() string { return h.key.UID }
+func (h holdTimeout) PodUID() string { return h.key.UID }
 
 // hold keeps the need until its pull secrets are read, and reports whether it still waits.
 func (a *images) hold(ctx supervisors.Context, m messages.PullImage) bool {
 	h := a.held[m.Key]
 	if h == nil {
-		h = &held{}
+		h = &heldNeed{}
 		a.held[m.Key] = h
-		ctx.After(unreadTimeout, heldLong{m.Key})
+		ctx.After(unreadTimeout, holdTimeout{m.Key})
 	}
 	h.ask = m
 	return !h.late
@@ -274,14 +274,14 @@ func (a *images) hold(ctx supervisors.Context, m messages.PullImage) bool {
 // askHeld handles the waiting needs again, in case their pull secrets have been read.
 func (a *images) askHeld(ctx supervisors.Context) {
 	for _, h := range maps.Clone(a.held) {
-		a.asked(ctx, h.ask)
+		a.handlePullImage(ctx, h.ask)
 	}
 }
 
-func (a *images) release(ctx supervisors.Context, m heldLong) {
+func (a *images) release(ctx supervisors.Context, m holdTimeout) {
 	if h := a.held[m.key]; h != nil {
 		h.late = true
-		a.asked(ctx, h.ask)
+		a.handlePullImage(ctx, h.ask)
 	}
 }
 
@@ -289,5 +289,5 @@ func (a *images) release(ctx supervisors.Context, m heldLong) {
 func (a *images) drop(uid string) {
 	delete(a.unfound, uid)
 	a.gc.forget(uid)
-	maps.DeleteFunc(a.held, func(k messages.ImageKey, _ *held) bool { return k.UID == uid })
+	maps.DeleteFunc(a.held, func(k messages.ImageKey, _ *heldNeed) bool { return k.UID == uid })
 }

@@ -166,7 +166,7 @@ func TestAPullWithCredentialsIsJoined(t *testing.T) {
 	<-ended
 	f.pullBegan = nil
 	second.Work = nil
-	second.Send(messages.Images, pulled{pullKey{constructor("images").(*images).credentialsOf(private("u", "a").Pod, "r.io/app").id,
+	second.Send(messages.Images, pullResult{pullKey{constructor("images").(*images).credentialsOf(private("u", "a").Pod, "r.io/app").id,
 		"r.io/app:1"}, outcome{ref: "joined"}})
 	second.RunWork()
 	expect(t, "told", reported(second), "pods/u: joined pulled=true; pods/v: id of r.io/app:1 pulled=true")

@@ -16,7 +16,7 @@ import (
 func newsOf(effects []effect) string {
 	var out []string
 	for _, e := range effects {
-		t, ok := e.(tellPod)
+		t, ok := e.(podMessage)
 		if !ok {
 			continue
 		}
@@ -71,7 +71,7 @@ func TestWhatIsReportedAgainIsSaidToBe(t *testing.T) {
 	wants(t, "its end", b.pulledOutcome(at(34), "img", "", outcome{result: present, ref: "id", size: 9}),
 		"a: pulled in 1s of 34s, 9 bytes")
 	b.ask(at(35), question)
-	wants(t, "an answer that was lost", b.looked(at(35), "img", outcome{result: present, ref: "id"}),
+	wants(t, "an answer that was lost", b.handleLook(at(35), "img", outcome{result: present, ref: "id"}),
 		"a: pulled in 0s of 0s, 0 bytes again")
 }
 
@@ -81,9 +81,9 @@ func TestAnImageThatIsThereIsNewsOfEachAttempt(t *testing.T) {
 	m := ask("a", v1.PullIfNotPresent, 1)
 	for _, want := range []string{"a: there", "a: there again"} {
 		b.ask(t0, req(m))
-		wants(t, "a question", b.looked(t0, "img", outcome{result: present, ref: "id"}), want)
+		wants(t, "a question", b.handleLook(t0, "img", outcome{result: present, ref: "id"}), want)
 	}
 	m.Key.Attempt++
 	b.ask(t0, req(m))
-	wants(t, "the next attempt", b.looked(t0, "img", outcome{result: present, ref: "id"}), "a: there")
+	wants(t, "the next attempt", b.handleLook(t0, "img", outcome{result: present, ref: "id"}), "a: there")
 }

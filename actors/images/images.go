@@ -90,8 +90,8 @@ func New(opts Options) supervisors.Constructor {
 		return &images{
 			opts: opts, secret: secret, machine: machine,
 			began: map[pullKey]time.Time{},
-			held:  map[messages.ImageKey]*held{}, unfound: map[string]string{}, gc: collector{
-				seen: map[string]sighting{}, leases: map[messages.ImageKey]lease{},
+			held:  map[messages.ImageKey]*heldNeed{}, unfound: map[string]string{}, gc: collector{
+				times: map[string]imageTimes{}, leases: map[messages.ImageKey]lease{},
 				waiting: map[messages.ImageKey]messages.PullImage{},
 			},
 			fetches: map[string]*fetch{}, places: shares.New("pulls within the last minutes", maxFetches),
@@ -114,7 +114,7 @@ type images struct {
 	began   map[pullKey]time.Time // of the pulls in progress
 	timer   supervisors.Timer
 	next    time.Time // when timer fires
-	held    map[messages.ImageKey]*held
+	held    map[messages.ImageKey]*heldNeed
 	fetches map[string]*fetch // by ID
 	places  *shares.Limit     // of fetches
 	// unfound are the pull secrets reported as missing, by the UID of the pod.
@@ -124,20 +124,20 @@ type images struct {
 
 // The results of work, and the timer's message.
 type (
-	looked struct {
+	lookResult struct {
 		name    string
 		outcome outcome
 	}
-	pulled struct {
+	pullResult struct {
 		key     pullKey
 		outcome outcome
 	}
-	// pullGoesOn means that the wait for a pull has timed out. The actor waits again.
-	pullGoesOn struct {
+	// pullWaitEnded means that the wait for a pull has timed out. The actor waits again.
+	pullWaitEnded struct {
 		key      pullKey
 		priority int64
 	}
-	due struct{}
+	timerFired struct{}
 )
 
 func (a *images) Receive(ctx supervisors.Context, msg any) {
@@ -146,7 +146,7 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 		a.adopt(ctx)
 		a.startCollecting(ctx)
 	case messages.PullImage:
-		a.asked(ctx, m)
+		a.handlePullImage(ctx, m)
 	case messages.ForgetImages:
 		a.drop(m.UID)
 		a.carryOut(ctx, a.machine.forget(ctx.Now(), m.UID))
@@ -164,9 +164,9 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 	case messages.ReclaimImages:
 		a.gc.all = a.opts.Collect != nil
 		a.collect(ctx)
-	case messages.GetImages, messages.RemoveImage, messages.FetchImage, listed:
-		a.asks(ctx, msg)
-	case surveyed:
+	case messages.GetImages, messages.RemoveImage, messages.FetchImage, listResult:
+		a.handleClientRequest(ctx, msg)
+	case surveyResult:
 		a.onSurveyed(ctx, m)
 	case imageRemoved:
 		a.onImageRemoved(ctx, m)
@@ -174,19 +174,19 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 		a.gc.settling = false
 		a.askWaiting(ctx)
 		a.collect(ctx)
-	case heldLong:
+	case holdTimeout:
 		a.release(ctx, m)
-	case looked:
+	case lookResult:
 		if p := m.outcome.record.Problem; p != nil {
 			ctx.Log().Warn("a record of a pull cannot be read: the image counts as pulled with unknown credentials",
 				"image", m.name, "error", p)
 		}
-		a.carryOut(ctx, a.machine.looked(ctx.Now(), m.name, m.outcome))
-	case checked:
-		a.carryOut(ctx, a.machine.checked(ctx.Now(), m))
-	case pullGoesOn:
+		a.carryOut(ctx, a.machine.handleLook(ctx.Now(), m.name, m.outcome))
+	case checkResult:
+		a.carryOut(ctx, a.machine.handleCheck(ctx.Now(), m))
+	case pullWaitEnded:
 		a.pull(ctx, m.key, m.priority, joinOnly)
-	case pulled:
+	case pullResult:
 		took := ctx.Now().Sub(a.began[m.key])
 		logPull(a.log(ctx, m.key), m, took)
 		if m.outcome.result == present {
@@ -194,7 +194,7 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 		}
 		delete(a.began, m.key)
 		a.carryOut(ctx, a.machine.pulledOutcome(ctx.Now(), m.key.name, m.key.id, m.outcome))
-	case due:
+	case timerFired:
 		a.timer, a.next = nil, time.Time{}
 		a.carryOut(ctx, a.machine.tick(ctx.Now()))
 	default:
@@ -202,8 +202,8 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 	}
 }
 
-// asked handles PullImage. An invalid name is refused at once, and the need is dropped.
-func (a *images) asked(ctx supervisors.Context, m messages.PullImage) {
+// handlePullImage handles PullImage. An invalid name is refused at once, and the need is dropped.
+func (a *images) handlePullImage(ctx supervisors.Context, m messages.PullImage) {
 	name, err := parseName(m.Image)
 	if err != nil {
 		ctx.Tell(messages.PodAddress(m.Key.UID), messages.ImageFailed{Key: m.Key, Image: m.Image, Reason: messages.Reason{
@@ -230,9 +230,9 @@ func (a *images) asked(ctx supervisors.Context, m messages.PullImage) {
 func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
-		case tellPod:
+		case podMessage:
 			if id, is := strings.CutPrefix(e.uid, fetchUID); is {
-				a.fetched(ctx, id, e)
+				a.handleFetchMessage(ctx, id, e)
 				continue
 			}
 			if m, ok := e.msg.(messages.ImagePulled); ok {
@@ -244,7 +244,7 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 			ctx.Tell(messages.PodAddress(e.uid), e.msg)
 		case startLook:
 			ctx.Do(supervisors.Work{Name: "ImageStatus " + e.name, Timeout: lookTimeout, Run: func(ctx context.Context) any {
-				return looked{e.name, look(ctx, a.opts.Service, a.opts.Records, e.name)}
+				return lookResult{e.name, look(ctx, a.opts.Service, a.opts.Records, e.name)}
 			}})
 		case startPull:
 			log := a.log(ctx, pullKey{e.credentials.id, e.name})
@@ -273,13 +273,13 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 		a.timer = nil
 	}
 	if a.next = next; !next.IsZero() {
-		a.timer = ctx.After(max(next.Sub(ctx.Now()), 0), due{})
+		a.timer = ctx.After(max(next.Sub(ctx.Now()), 0), timerFired{})
 	}
 }
 
 func (a *images) Inspect() any {
 	i := a.machine.inspect()
-	i.Known, i.Leased, i.Collecting = len(a.gc.seen), len(a.gc.leases), a.gc.now != nil
+	i.Known, i.Leased, i.Collecting = len(a.gc.times), len(a.gc.leases), a.gc.current != nil
 	return i
 }
 
@@ -293,7 +293,7 @@ func (a *images) log(ctx supervisors.Context, of pullKey) *slog.Logger {
 	return ctx.Log()
 }
 
-func logPull(log *slog.Logger, m pulled, took time.Duration) {
+func logPull(log *slog.Logger, m pullResult, took time.Duration) {
 	switch m.outcome.result {
 	case present:
 		log.Info("pulled an image", "image", m.key.name, "id", m.outcome.ref, "took", took)

@@ -16,12 +16,12 @@ import (
 type effect any
 
 type (
-	// tellPod answers a need.
-	tellPod struct {
+	// podMessage answers a need.
+	podMessage struct {
 		uid string
 		msg any
 	}
-	// startLook requests one ImageStatus; machine.looked gets its outcome.
+	// startLook requests one ImageStatus; machine.handleLook gets its outcome.
 	startLook struct{ name string }
 	// startPull requests one pull; machine.pulledOutcome gets its outcome.
 	startPull struct {
@@ -91,7 +91,7 @@ func (b *machine) flush(now time.Time) []effect {
 	return out
 }
 
-func (b *machine) tell(n *need, msg any) { b.out = append(b.out, tellPod{n.key.UID, msg}) }
+func (b *machine) send(n *need, msg any) { b.out = append(b.out, podMessage{n.key.UID, msg}) }
 
 // fail sends a need the reason why its image is absent, and adds problems of its credentials.
 func (b *machine) fail(n *need, t *try, r messages.Reason) {
@@ -103,7 +103,7 @@ func (b *machine) fail(n *need, t *try, r messages.Reason) {
 	r.Message += note
 	r.Cause.Text += note
 	key := r.Code + t.until.String()
-	b.tell(n, messages.ImageFailed{Key: n.key, Image: n.image, Reason: r, Again: n.failed == key})
+	b.send(n, messages.ImageFailed{Key: n.key, Image: n.image, Reason: r, Again: n.failed == key})
 	n.failed = key
 }
 
@@ -159,7 +159,7 @@ func (b *machine) ask(now time.Time, m request) []effect {
 func (b *machine) refresh(now time.Time, of func(pod *v1.Pod, image string) credentials) []effect {
 	for _, name := range slices.Sorted(maps.Keys(b.images)) {
 		im := b.images[name]
-		for _, n := range im.at(func(*need) bool { return true }) {
+		for _, n := range im.needsWhere(func(*need) bool { return true }) {
 			b.rekey(now, im, n, of(n.pod, n.image))
 		}
 	}
@@ -174,7 +174,7 @@ func (b *machine) rekey(now time.Time, im *image, n *need, k credentials) {
 	switch {
 	case k.id == was:
 	case n.stage == pulls:
-		b.wantPull(now, im, n)
+		b.requestPull(now, im, n)
 	case n.stage == checks, im.look.phase == waiting:
 		b.place(now, im, n) // the new credentials may allow the present image
 	}
@@ -213,7 +213,7 @@ func (b *machine) drop(match func(messages.ImageKey) bool) {
 func (b *machine) place(now time.Time, im *image, n *need) {
 	n.awaits = ""
 	if n.policy == v1.PullAlways && !n.pulled {
-		b.wantPull(now, im, n)
+		b.requestPull(now, im, n)
 		return
 	}
 	n.stage = looks
@@ -223,8 +223,8 @@ func (b *machine) place(now time.Time, im *image, n *need) {
 	}
 }
 
-// wantPull moves a need to the pull. It joins a pull that is queued or in progress.
-func (b *machine) wantPull(now time.Time, im *image, n *need) {
+// requestPull moves a need to the pull. It joins a pull that is queued or in progress.
+func (b *machine) requestPull(now time.Time, im *image, n *need) {
 	if n.stage != pulls || n.since.IsZero() {
 		n.stage, n.since = pulls, now
 	}

@@ -51,7 +51,7 @@ func (w *world) do(t *rapid.T, effects []effect) {
 			if which := e.name + " " + e.id; !w.pulling[which] || w.b.images[e.name].wants(e.id) {
 				t.Fatalf("%s is cut off, and needed or over", which)
 			}
-		case tellPod:
+		case podMessage:
 			w.reported(t, e)
 		}
 	}
@@ -86,7 +86,7 @@ func (w *world) waitedFor(name, id string) bool {
 	return im != nil && im.pulls[id] != nil && im.pulls[id].steps > 0
 }
 
-func (w *world) reported(t *rapid.T, e tellPod) {
+func (w *world) reported(t *rapid.T, e podMessage) {
 	switch m := e.msg.(type) {
 	case messages.ImagePulled:
 		q, ok := w.wants[m.Key]
@@ -191,7 +191,7 @@ func (w *world) forget(t *rapid.T) {
 
 func (w *world) endLook(t *rapid.T, name string, r result) {
 	delete(w.looking, name)
-	w.do(t, w.b.looked(w.now, name, outcome{result: r, ref: "id of " + name, code: "X"}))
+	w.do(t, w.b.handleLook(w.now, name, outcome{result: r, ref: "id of " + name, code: "X"}))
 }
 
 func (w *world) endPull(t *rapid.T, which string, r result) {

@@ -43,7 +43,7 @@ func script(effects []effect) string {
 			out = append(out, "look "+e.name)
 		case startPull:
 			out = append(out, "pull "+e.name)
-		case tellPod:
+		case podMessage:
 			switch m := e.msg.(type) {
 			case messages.ImagePulled:
 				verb := "there"
@@ -74,7 +74,7 @@ func asks(m messages.PullImage, want string) step {
 }
 
 func looksAt(at time.Duration, o outcome, want string) step {
-	return step{func(b *machine) []effect { return b.looked(t0.Add(at), "img", o) }, want}
+	return step{func(b *machine) []effect { return b.handleLook(t0.Add(at), "img", o) }, want}
 }
 
 func pullEnds(at time.Duration, o outcome, want string) step {
@@ -416,13 +416,13 @@ func TestTheMachineVerifiesCredentials(t *testing.T) {
 	ask("a", v1.PullIfNotPresent)
 	ask("never", v1.PullNever)
 	private := pullrecord.Record{Ours: true}
-	out := m.looked(now, "r.io/app:1", outcome{result: present, ref: "id", record: private})
+	out := m.handleLook(now, "r.io/app:1", outcome{result: present, ref: "id", record: private})
 	var said []string
 	for _, e := range out {
 		switch e := e.(type) {
 		case startPull:
 			said = append(said, "pull "+e.name)
-		case tellPod:
+		case podMessage:
 			if f, ok := e.msg.(messages.ImageFailed); ok {
 				said = append(said, e.uid+" "+f.Reason.Code)
 			}
@@ -430,7 +430,7 @@ func TestTheMachineVerifiesCredentials(t *testing.T) {
 	}
 	expect(t, "after a look", strings.Join(said, "; "), "never ErrImageNeverPull; pull r.io/app:1")
 	out = m.pulledOutcome(now, "r.io/app:1", "", outcome{result: failed, code: messages.ReasonErrImagePull, msg: "denied"})
-	failure, ok := out[0].(tellPod).msg.(messages.ImageFailed)
+	failure, ok := out[0].(podMessage).msg.(messages.ImageFailed)
 	if !ok || !strings.Contains(failure.Reason.Message, "credentials that this pod does not have") {
 		t.Errorf("a refused pull tells %+v", out[0])
 	}
@@ -440,8 +440,8 @@ func TestTheMachineVerifiesCredentials(t *testing.T) {
 	public := private
 	public.Credentials = map[string]kubeletconfig.ImagePullCredentials{"r.io/app": {NodePodsAccessible: true}}
 	said = nil
-	for _, e := range m.looked(now, "r.io/app:1", outcome{result: present, ref: "id", record: public}) {
-		if e, ok := e.(tellPod); ok {
+	for _, e := range m.handleLook(now, "r.io/app:1", outcome{result: present, ref: "id", record: public}) {
+		if e, ok := e.(podMessage); ok {
 			if _, ok := e.msg.(messages.ImagePulled); ok {
 				said = append(said, e.uid)
 			}

@@ -169,8 +169,8 @@ func (im *image) of(n *need) *try {
 	return &im.look
 }
 
-// at returns the needs that match, in the order of the queue.
-func (im *image) at(match func(*need) bool) []*need {
+// needsWhere returns the needs that match, in the order of the queue.
+func (im *image) needsWhere(match func(*need) bool) []*need {
 	var out []*need
 	for _, n := range im.needs {
 		if match(n) {
@@ -184,9 +184,11 @@ func (im *image) at(match func(*need) bool) []*need {
 }
 
 // looking returns the needs that wait for a look.
-func (im *image) looking() []*need { return im.at(func(n *need) bool { return n.stage == looks }) }
+func (im *image) looking() []*need {
+	return im.needsWhere(func(n *need) bool { return n.stage == looks })
+}
 
 // pulling returns the needs that wait for the pull with these credentials.
 func (im *image) pulling(id string) []*need {
-	return im.at(func(n *need) bool { return n.stage == pulls && n.credentials.id == id })
+	return im.needsWhere(func(n *need) bool { return n.stage == pulls && n.credentials.id == id })
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// looked handles the outcome of a look.
-func (b *machine) looked(now time.Time, name string, o outcome) []effect {
+// handleLook handles the outcome of a look.
+func (b *machine) handleLook(now time.Time, name string, o outcome) []effect {
 	im := b.images[name]
 	if im == nil || im.look.phase != busy {
 		return b.flush(now)
@@ -21,7 +21,7 @@ func (b *machine) looked(now time.Time, name string, o outcome) []effect {
 	im.stale = false
 	switch o.result {
 	case present:
-		b.found(now, im, o)
+		b.answerPresent(now, im, o)
 	case absent:
 		if stale {
 			for _, n := range im.looking() {
@@ -34,16 +34,16 @@ func (b *machine) looked(now time.Time, name string, o outcome) []effect {
 		o.cause.Text = o.msg
 		o.msg = fmt.Sprintf("could not find out whether the image %q is there: %s", name, o.msg)
 		im.look.fail(now, o)
-		b.tellFailure(im.looking(), &im.look)
+		b.reportFailure(im.looking(), &im.look)
 	}
 	return b.flush(now)
 }
 
-// found answers the needs that do not require a pull and may use the image without one. It moves the others to the pull, except
-// those with policy Never.
-func (b *machine) found(now time.Time, im *image, o outcome) {
+// answerPresent answers the needs that do not require a pull and may use the image without one. It moves the others to the pull,
+// except those with policy Never.
+func (b *machine) answerPresent(now time.Time, im *image, o outcome) {
 	refused, unsure := false, false
-	for _, n := range append(im.looking(), im.at(func(n *need) bool { return n.stage == pulls })...) {
+	for _, n := range append(im.looking(), im.needsWhere(func(n *need) bool { return n.stage == pulls })...) {
 		insists := n.policy == v1.PullAlways && !n.pulled
 		n.denied = !insists && !n.pulled && !b.policy.Allows(im.name, o.record, n.credentials.list)
 		switch {
@@ -58,7 +58,7 @@ func (b *machine) found(now time.Time, im *image, o outcome) {
 		case n.policy == v1.PullNever:
 			refused = true
 		case n.stage == looks:
-			b.wantPull(now, im, n)
+			b.requestPull(now, im, n)
 		}
 	}
 	switch {
@@ -76,7 +76,7 @@ const notYours = "is on this node, but was pulled with credentials that this pod
 func (b *machine) refuse(now time.Time, im *image, why, note string) {
 	im.look.fail(now, outcome{result: failed, code: messages.ReasonErrImageNeverPull,
 		msg: fmt.Sprintf("the image %q %s, and the pull policy is Never", im.name, why) + note})
-	b.tellFailure(im.looking(), &im.look)
+	b.reportFailure(im.looking(), &im.look)
 }
 
 // missing moves the needs that wait for a look to the pull, except those with policy Never.
@@ -88,7 +88,7 @@ func (b *machine) missing(now time.Time, im *image) {
 			continue
 		}
 		n.pulled = false
-		b.wantPull(now, im, n)
+		b.requestPull(now, im, n)
 	}
 	if never {
 		b.refuse(now, im, "is not on this node", "")
@@ -126,7 +126,7 @@ func (b *machine) pulledOutcome(now time.Time, name, id string, o outcome) []eff
 		}
 		im.stale = im.look.phase == busy
 		// Needs that require no pull of their own look again, since the image is present now.
-		for _, n := range im.at(func(n *need) bool { return n.policy != v1.PullAlways || n.pulled }) {
+		for _, n := range im.needsWhere(func(n *need) bool { return n.policy != v1.PullAlways || n.pulled }) {
 			if im.of(n).phase != busy {
 				b.place(now, im, n)
 			}
@@ -142,14 +142,14 @@ func (b *machine) pulledOutcome(now time.Time, name, id string, o outcome) []eff
 		if o.result == failed {
 			p.notice = now.Add(p.until.Sub(now) / 2)
 		}
-		b.tellFailure(im.pulling(id), &p.try)
+		b.reportFailure(im.pulling(id), &p.try)
 	}
 	return b.flush(now)
 }
 
 // answer ends a need.
 func (b *machine) answer(now time.Time, im *image, n *need, m messages.ImagePulled) {
-	b.tell(n, m)
+	b.send(n, m)
 	delete(im.needs, n.key)
 	b.answers[m.Key] = answered{im.name, m.Pulled, now}
 	if now.Sub(b.pruned) > answersKept {
@@ -214,9 +214,9 @@ func (b *machine) due() time.Time {
 	return first
 }
 
-// tellFailure sends the latest failure to the needs that wait for t. An unreachable runtime is reported once, since the look or
+// reportFailure sends the latest failure to the needs that wait for t. An unreachable runtime is reported once, since the look or
 // pull is retried often.
-func (b *machine) tellFailure(all []*need, t *try) {
+func (b *machine) reportFailure(all []*need, t *try) {
 	for _, n := range all {
 		if t.last == unreachable && n.reported == t.failed.String() {
 			continue

@@ -16,9 +16,9 @@ const (
 	settleLook    = time.Second
 )
 
-// settled reports whether all pods of the node are known. Before that, the image of a starting pod would count as unused: a
+// podsSynced reports whether all pods of the node are known. Before that, the image of a starting pod would count as unused: a
 // restart of the actor loses needs and leases, and a pod that has its answer does not ask again.
-func (a *images) settled(now time.Time) bool {
+func (a *images) podsSynced(now time.Time) bool {
 	if a.opts.Board == nil {
 		return true
 	}

@@ -70,7 +70,7 @@ func (b *machine) dispatch(now time.Time) {
 		c.pull.phase, c.pull.since = busy, now
 		b.out = append(b.out, startPull{c.im.name, c.pull.credentials, c.needs[0].priority})
 	}
-	b.tellPlaces(lines)
+	b.reportPositions(lines)
 }
 
 func compareLines(x, y lanes.Line) int {
@@ -138,8 +138,8 @@ func (b *machine) lent() (n int) {
 	return n
 }
 
-// tellPlaces sends each need its place in the queue, or the pull in progress, if that has changed.
-func (b *machine) tellPlaces(lines map[lanes.Line][]candidate) {
+// reportPositions sends each need its place in the queue, or the pull in progress, if that has changed.
+func (b *machine) reportPositions(lines map[lanes.Line][]candidate) {
 	for _, line := range slices.SortedFunc(maps.Keys(lines), compareLines) {
 		registry := line.Registry
 		for i, c := range lines[line] {
@@ -183,7 +183,7 @@ func (b *machine) await(n *need, r messages.Reason) {
 	if r.Code == messages.ReasonPulling {
 		m.Again, n.pulling = n.pulling.Equal(r.Since), r.Since
 	}
-	b.tell(n, m)
+	b.send(n, m)
 }
 
 func ordinal(n int) string {

@@ -29,7 +29,7 @@ func (l *line) do(effects []effect) {
 		switch e := e.(type) {
 		case startPull:
 			l.begun = append(l.begun, e.name)
-		case tellPod:
+		case podMessage:
 			if m, ok := e.msg.(messages.ImageAwaited); ok {
 				l.reported[m.Image] = m.Reason.String()
 			}
@@ -276,7 +276,7 @@ func TestWordsOfTheBackOff(t *testing.T) {
 	b.pulledOutcome(t0, "img", "", outcome{result: failed, code: messages.ReasonErrImagePull, msg: "denied"})
 	var got string
 	for _, e := range b.tick(t0.Add(5 * time.Second)) {
-		if m, ok := e.(tellPod).msg.(messages.ImageFailed); ok {
+		if m, ok := e.(podMessage).msg.(messages.ImageFailed); ok {
 			got = m.Reason.String()
 		}
 	}

@@ -57,10 +57,10 @@ func (a *images) pull(ctx supervisors.Context, key pullKey, priority int64, fn f
 	ctx.Do(supervisors.Work{Name: "PullImage " + key.name, Timeout: limit, Run: func(ctx context.Context) any {
 		ctx = cri.WithPriority(ctx, priority)
 		ref, err := cri.Run(ctx, a.opts.Operations, key.String(), limit, fn)
-		m := pulled{key: key}
+		m := pullResult{key: key}
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return pullGoesOn{key, priority}
+			return pullWaitEnded{key, priority}
 		case err == nil:
 			m.outcome = outcome{result: present, ref: ref, size: a.size(ctx, ref)}
 		case errors.Is(err, errOver):
@@ -101,7 +101,7 @@ func (a *images) adopt(ctx supervisors.Context) {
 // failure returns the outcome for an error. code is the reason for errors without one of their own.
 func failure(err error, code string) outcome {
 	text, cause := cri.Message(err), messages.CauseOf(err)
-	if r, ok := errors.AsType[*refused](err); ok {
+	if r, ok := errors.AsType[*pullError](err); ok {
 		err, text = r.last, r.Error()
 	}
 	switch {

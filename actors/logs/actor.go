@@ -62,20 +62,20 @@ type actor struct {
 
 // Timers and results of work.
 type (
-	lookDue struct{}
-	looked  struct {
-		found []logState
-		whole bool // all logs and links
-		links error
+	lookDue    struct{}
+	lookResult struct {
+		logs     []logState
+		complete bool // all logs and links
+		links    error
 	}
-	tended struct {
+	maintenanceResult struct {
 		container container
 		problem   error
 	}
 )
 
 // PodUID implements messages.Subject.
-func (m tended) PodUID() string { return m.container.uid }
+func (m maintenanceResult) PodUID() string { return m.container.uid }
 
 const (
 	lookTimeout = 2 * time.Minute
@@ -90,11 +90,11 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.do(ctx, a.schedule.begin(ctx.Now()))
 	case messages.ContainersChanged:
 		a.do(ctx, a.schedule.changed(m.Facts.UID, containersOf(m.Facts)))
-	case looked:
+	case lookResult:
 		a.linked(ctx, m)
-		a.do(ctx, a.schedule.looked(m.found, ctx.Now()))
-	case tended:
-		a.do(ctx, a.schedule.tended(m.container, m.problem))
+		a.do(ctx, a.schedule.handleLook(m.logs, ctx.Now()))
+	case maintenanceResult:
+		a.do(ctx, a.schedule.handleMaintenance(m.container, m.problem))
 	default:
 		ctx.Unhandled(msg)
 	}
@@ -111,10 +111,10 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 		case lookAfter:
 			supervisors.Cancel(a.timer)
 			a.timer = ctx.After(e.after, lookDue{})
-		case tend:
+		case maintenance:
 			now := ctx.Now()
 			ctx.Do(supervisors.Work{Name: "rotate " + e.log, Timeout: tendTimeout, Run: func(ctx context.Context) any {
-				return tended{e.container, a.work.tend(ctx, e.container, now)}
+				return maintenanceResult{e.container, a.work.tend(ctx, e.container, now)}
 			}})
 		case warn:
 			ctx.Log().Warn("could not rotate the log of a container; nothing that was written is lost",
@@ -123,9 +123,9 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 	}
 }
 
-func (a *actor) linked(ctx supervisors.Context, l looked) {
+func (a *actor) linked(ctx supervisors.Context, l lookResult) {
 	switch {
-	case !l.whole: // the next complete look finds the same problems
+	case !l.complete: // the next complete look finds the same problems
 	case l.links == nil:
 		a.linkProblem = ""
 	case l.links.Error() != a.linkProblem:

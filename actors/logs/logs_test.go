@@ -442,7 +442,7 @@ func TestARotationIsJoined(t *testing.T) {
 	}
 	close(hold)
 	n.must(<-done)
-	if got := (<-ended).(tended); got.problem != nil || n.reopened > 0 {
+	if got := (<-ended).(maintenanceResult); got.problem != nil || n.reopened > 0 {
 		t.Errorf("%+v, reopened %d times", got, n.reopened)
 	}
 }

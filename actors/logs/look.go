@@ -24,17 +24,17 @@ import (
 type work struct{ opts Options }
 
 // look reads the state of logs and corrects their links.
-func (w work) look(ctx context.Context, l look) looked {
-	out := looked{whole: l.whole}
+func (w work) look(ctx context.Context, l look) lookResult {
+	out := lookResult{complete: l.complete}
 	root, err := safepath.OpenRoot(w.opts.PodLogsDir)
 	if err != nil {
 		out.links = fmt.Errorf("the folder of logs: %w", err)
 		return out
 	}
 	for _, c := range l.containers {
-		out.found = append(out.found, w.see(root, c, l.fresh[c.id]))
+		out.logs = append(out.logs, w.see(root, c, l.firstLook[c.id]))
 	}
-	out.links = errors.Join(w.putLinks(ctx, root, l, out.found), root.Close())
+	out.links = errors.Join(w.putLinks(ctx, root, l, out.logs), root.Close())
 	return out
 }
 
@@ -123,7 +123,7 @@ func (w work) putLinks(ctx context.Context, logs *safepath.Root, l look, found [
 	}
 	there := map[string]string{}
 	for _, name := range names {
-		if !l.whole && !slices.ContainsFunc(l.links, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+		if !l.complete && !slices.ContainsFunc(l.links, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
 			continue
 		}
 		target, err := dir.Readlink(name)

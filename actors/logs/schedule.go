@@ -33,18 +33,18 @@ const (
 // schedule decides which logs are rotated, when looks take place, and how many rotations run at once. It is pure. All logs are
 // checked regularly, since they grow. A pod's logs are also checked soon after its containers have changed.
 type schedule struct {
-	maxSize int64 // in bytes; negative for no rotation
-	workers int
-	every   time.Duration
+	maxSize  int64 // in bytes; negative for no rotation
+	workers  int
+	interval time.Duration
 
-	phase    phase
-	pods     map[string][]container // by UID, as the runtime actor reported last
-	seen     map[string]bool        // by container: it was checked for leftovers of a crash
-	changes  map[string]string      // prefixes of links, by pod with changed containers since the last look began
-	whole    time.Time              // when the last complete look began
-	queue    []container
-	active   map[string]bool   // by container
-	problems map[string]string // by container, the latest one logged
+	phase        phase
+	pods         map[string][]container // by UID, as the runtime actor reported last
+	checked      map[string]bool        // by container: it was checked for leftovers of a crash
+	changes      map[string]string      // prefixes of links, by pod with changed containers since the last look began
+	lastComplete time.Time              // when the last complete look began
+	queue        []container
+	active       map[string]bool   // by container
+	problems     map[string]string // by container, the latest one logged
 }
 
 // soon is the delay between a change and its look, with less than 200 pods.
@@ -52,7 +52,7 @@ const soon = 200 * time.Millisecond
 
 // gather returns the delay between a change and its look. It grows with the number of pods, because more of them change.
 func (b *schedule) gather() time.Duration {
-	return min(soon*time.Duration(max(len(b.pods)/100, 1)), b.every)
+	return min(soon*time.Duration(max(len(b.pods)/100, 1)), b.interval)
 }
 
 type (
@@ -60,14 +60,14 @@ type (
 	// look requests the state of logs, and the correction of their links.
 	look struct {
 		containers []container
-		whole      bool            // these are all containers: any other link may be removed
+		complete   bool            // these are all containers: any other link may be removed
 		links      []string        // otherwise: the prefixes of links that may be removed
-		fresh      map[string]bool // by container: this is its first look
+		firstLook  map[string]bool // by container: this is its first look
 	}
 	// lookAfter requests lookDue, and replaces a pending one.
 	lookAfter struct{ after time.Duration }
-	// tend requests the rotation or cleanup of one log.
-	tend struct{ container }
+	// maintenance requests the rotation or cleanup of one log.
+	maintenance struct{ container }
 	// warn requests a warning in the agent's log.
 	warn struct {
 		container
@@ -77,8 +77,8 @@ type (
 
 func newSchedule(maxSize int64, workers int, every time.Duration) *schedule {
 	return &schedule{
-		maxSize: maxSize, workers: max(workers, 1), every: every, phase: resting, pods: map[string][]container{},
-		changes: map[string]string{}, seen: map[string]bool{}, active: map[string]bool{}, problems: map[string]string{},
+		maxSize: maxSize, workers: max(workers, 1), interval: every, phase: resting, pods: map[string][]container{},
+		changes: map[string]string{}, checked: map[string]bool{}, active: map[string]bool{}, problems: map[string]string{},
 	}
 }
 
@@ -87,10 +87,10 @@ func (b *schedule) begin(now time.Time) []effect {
 	if b.phase == looking {
 		return nil
 	}
-	l := look{whole: b.due(now) <= 0, fresh: map[string]bool{}}
+	l := look{complete: b.due(now) <= 0, firstLook: map[string]bool{}}
 	pods := slices.Sorted(maps.Keys(b.changes))
-	if l.whole {
-		b.whole, pods = now, slices.Sorted(maps.Keys(b.pods))
+	if l.complete {
+		b.lastComplete, pods = now, slices.Sorted(maps.Keys(b.pods))
 	} else {
 		l.links = slices.Sorted(maps.Values(b.changes))
 	}
@@ -98,8 +98,8 @@ func (b *schedule) begin(now time.Time) []effect {
 		l.containers = append(l.containers, b.pods[uid]...)
 	}
 	for _, c := range l.containers {
-		if !b.seen[c.id] {
-			l.fresh[c.id] = true
+		if !b.checked[c.id] {
+			l.firstLook[c.id] = true
 		}
 	}
 	b.phase = looking
@@ -108,7 +108,7 @@ func (b *schedule) begin(now time.Time) []effect {
 }
 
 // due returns the time until the next complete look.
-func (b *schedule) due(now time.Time) time.Duration { return b.every - now.Sub(b.whole) }
+func (b *schedule) due(now time.Time) time.Duration { return b.interval - now.Sub(b.lastComplete) }
 
 // changed records the current containers of a pod.
 func (b *schedule) changed(uid string, now []container) []effect {
@@ -120,12 +120,12 @@ func (b *schedule) changed(uid string, now []container) []effect {
 	if len(now) == 0 {
 		delete(b.pods, uid)
 	}
-	planned := len(b.changes) > 0 || b.phase == looking // looked plans the next look
+	planned := len(b.changes) > 0 || b.phase == looking // handleLook plans the next look
 	b.changes[uid] = linkPrefix(slices.Concat(was, now)[0].link)
 	for _, c := range was {
 		if !slices.ContainsFunc(now, func(n container) bool { return n.id == c.id }) {
 			delete(b.problems, c.id)
-			delete(b.seen, c.id)
+			delete(b.checked, c.id)
 			b.queue = slices.DeleteFunc(b.queue, func(q container) bool { return q.id == c.id })
 		}
 	}
@@ -135,7 +135,7 @@ func (b *schedule) changed(uid string, now []container) []effect {
 	return []effect{lookAfter{b.gather()}}
 }
 
-func (b *schedule) looked(found []logState, now time.Time) []effect {
+func (b *schedule) handleLook(found []logState, now time.Time) []effect {
 	b.phase = resting
 	next := max(b.due(now), b.gather()) // a pause even if a slow disk makes a look take the whole interval
 	if len(b.changes) > 0 {
@@ -146,7 +146,7 @@ func (b *schedule) looked(found []logState, now time.Time) []effect {
 		if !slices.ContainsFunc(b.pods[s.uid], func(c container) bool { return c.id == s.id }) {
 			continue
 		}
-		b.seen[s.id] = true
+		b.checked[s.id] = true
 		switch {
 		case s.problem != nil:
 			out = append(out, b.warn(s.container, s.problem)...)
@@ -160,7 +160,7 @@ func (b *schedule) looked(found []logState, now time.Time) []effect {
 	return append(out, b.next()...)
 }
 
-func (b *schedule) tended(c container, problem error) []effect {
+func (b *schedule) handleMaintenance(c container, problem error) []effect {
 	delete(b.active, c.id)
 	var out []effect
 	if problem != nil {
@@ -186,7 +186,7 @@ func (b *schedule) next() []effect {
 		c := b.queue[0]
 		b.queue = b.queue[1:]
 		b.active[c.id] = true
-		out = append(out, tend{c})
+		out = append(out, maintenance{c})
 	}
 	return out
 }

@@ -34,7 +34,7 @@ func TestWhatIsTended(t *testing.T) {
 		s := big("a")
 		c.change(&s)
 		b.changed(s.uid, []container{s.container})
-		if b.looked([]logState{s}, time.Time{}); b.active["a"] != c.want {
+		if b.handleLook([]logState{s}, time.Time{}); b.active["a"] != c.want {
 			t.Errorf("%s: tended %v", c.name, b.active)
 		}
 	}
@@ -46,7 +46,7 @@ func TestAProblemIsReportedOnce(t *testing.T) {
 	b.changed(a.uid, []container{a})
 	warned := 0
 	for _, text := range []string{"full", "full", "", "full", "other"} {
-		for _, e := range b.looked([]logState{big("a")}, time.Time{}) {
+		for _, e := range b.handleLook([]logState{big("a")}, time.Time{}) {
 			if _, ok := e.(warn); ok {
 				warned++
 			}
@@ -55,7 +55,7 @@ func TestAProblemIsReportedOnce(t *testing.T) {
 		if text != "" {
 			err = errors.New(text)
 		}
-		for _, e := range b.tended(a, err) {
+		for _, e := range b.handleMaintenance(a, err) {
 			if _, ok := e.(warn); ok {
 				warned++
 			}
@@ -81,26 +81,26 @@ func TestChangesAreGathered(t *testing.T) {
 		}
 	}
 	none := map[string]bool{}
-	is("at first", b.begin(now), look{whole: true, fresh: none})
+	is("at first", b.begin(now), look{complete: true, firstLook: none})
 	is("while looking", b.changed(a.uid, []container{a}))
 	is("a second look beside it", b.begin(now))
-	is("after looking", b.looked(nil, now), lookAfter{soon})
+	is("after looking", b.handleLook(nil, now), lookAfter{soon})
 	is("a second time", b.changed(other.uid, []container{other}))
 	now = now.Add(time.Minute)
 	is("due", b.begin(now), look{containers: []container{a, other}, links: []string{"pod-a_ns_", "pod-b_ns_"},
-		fresh: map[string]bool{"a": true, "b": true}})
-	is("when nothing changed", b.looked([]logState{{container: a}, {container: other}}, now), lookAfter{59 * time.Minute})
+		firstLook: map[string]bool{"a": true, "b": true}})
+	is("when nothing changed", b.handleLook([]logState{{container: a}, {container: other}}, now), lookAfter{59 * time.Minute})
 	is("told the same", b.changed(a.uid, []container{a}))
 	is("at rest", b.changed(a.uid, nil), lookAfter{soon})
-	is("one pod's", b.begin(now), look{links: []string{"pod-a_ns_"}, fresh: none})
-	is("soon all", b.looked(nil, now.Add(time.Hour-soon/2)), lookAfter{soon})
+	is("one pod's", b.begin(now), look{links: []string{"pod-a_ns_"}, firstLook: none})
+	is("soon all", b.handleLook(nil, now.Add(time.Hour-soon/2)), lookAfter{soon})
 	is("before all are looked at", b.changed(a.uid, []container{a}), lookAfter{soon})
 	is("what is new", b.begin(now),
-		look{containers: []container{a}, links: []string{"pod-a_ns_"}, fresh: map[string]bool{"a": true}})
+		look{containers: []container{a}, links: []string{"pod-a_ns_"}, firstLook: map[string]bool{"a": true}})
 	now = now.Add(time.Hour)
-	b.looked(nil, now)
-	is("all", b.begin(now), look{containers: []container{a, other}, whole: true, fresh: map[string]bool{"a": true}})
-	is("after all", b.looked(nil, now), lookAfter{time.Hour})
+	b.handleLook(nil, now)
+	is("all", b.begin(now), look{containers: []container{a, other}, complete: true, firstLook: map[string]bool{"a": true}})
+	is("after all", b.handleLook(nil, now), lookAfter{time.Hour})
 }
 
 // For any order of inputs, no log is in work twice at once, and the number of workers is never exceeded. A look or a timer for
@@ -113,7 +113,7 @@ func TestTheScheduleHolds(t *testing.T) {
 		take := func(effects []effect) {
 			for _, e := range effects {
 				switch e := e.(type) {
-				case tend:
+				case maintenance:
 					if _, twice := active[e.id]; twice {
 						t.Fatalf("%s is worked on twice", e.id)
 					}
@@ -127,7 +127,7 @@ func TestTheScheduleHolds(t *testing.T) {
 			if len(active) > b.workers {
 				t.Fatalf("%d are worked on by %d", len(active), b.workers)
 			}
-			if b.phase == resting && (timer == 0 || len(b.changes) > 0 && timer > soon || now.Add(timer).After(b.whole.Add(time.Minute))) {
+			if b.phase == resting && (timer == 0 || len(b.changes) > 0 && timer > soon || now.Add(timer).After(b.lastComplete.Add(time.Minute))) {
 				t.Fatalf("nobody will look again: %v, changes %v", timer, b.changes)
 			}
 		}
@@ -155,11 +155,11 @@ func TestTheScheduleHolds(t *testing.T) {
 				for _, c := range under.containers {
 					found = append(found, logState{container: c, size: 100})
 				}
-				take(b.looked(found, now))
+				take(b.handleLook(found, now))
 			case 3:
 				for id, c := range active {
 					delete(active, id)
-					take(b.tended(c, nil))
+					take(b.handleMaintenance(c, nil))
 					break
 				}
 			}

@@ -37,8 +37,8 @@ type cluster struct {
 	ended     bool
 	running   sync.WaitGroup
 	followers map[objectset.Ref]*follower
-	kinds     map[string]*trouble // of objects that are followed whatever pods name
-	broken    any                 // the value of a follower's panic
+	kinds     map[string]*failureState // of objects that are followed whatever pods name
+	panicked  any                      // the value of a follower's panic
 	stack     string
 }
 
@@ -46,7 +46,7 @@ func newCluster(opts Options) *cluster {
 	c := &cluster{
 		opts: opts, reads: shares.NewQueue("reads of objects", getsAtATime, getsWaiting),
 		woken: make(chan struct{}, 1), now: time.Now,
-		followers: map[objectset.Ref]*follower{}, kinds: map[string]*trouble{},
+		followers: map[objectset.Ref]*follower{}, kinds: map[string]*failureState{},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c
@@ -100,7 +100,7 @@ func (c *cluster) begin(run func()) {
 		defer func() {
 			if p := recover(); p != nil {
 				c.mu.Lock()
-				c.broken, c.stack = p, string(debug.Stack())
+				c.panicked, c.stack = p, string(debug.Stack())
 				c.mu.Unlock()
 				c.wake()
 			}
@@ -125,7 +125,7 @@ func (c *cluster) put(f *follower, object any) {
 	if c.ended || c.followers[f.ref] != f {
 		return
 	}
-	f.well()
+	f.clear()
 	if c.opts.Board.Put(f.ref, object) {
 		c.wake()
 	}
@@ -137,7 +137,7 @@ func (c *cluster) failed(f *follower, err error) {
 	if c.ended || c.followers[f.ref] != f {
 		return
 	}
-	f.trouble.failed(err, c.now())
+	f.failureState.failed(err, c.now())
 	c.opts.Board.Fail(f.ref, apiclient.Explained(err, c.opts.NodeName))
 }
 
@@ -155,7 +155,7 @@ func (c *cluster) await(ctx context.Context) {
 	case <-ctx.Done():
 	}
 	c.mu.Lock()
-	broken, stack := c.broken, c.stack
+	broken, stack := c.panicked, c.stack
 	c.mu.Unlock()
 	if broken != nil {
 		panic(fmt.Sprintf("%v, in a follower:\n%s", broken, stack))

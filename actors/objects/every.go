@@ -19,8 +19,8 @@ import (
 // followServices follows all Services that have an address, for the environment of containers, until the cluster ends.
 func (c *cluster) followServices() {
 	addressed := fields.OneTermNotEqualSelector("spec.clusterIP", v1.ClusterIPNone).String()
-	e := &every[objectset.Key, *v1.Service]{
-		cluster: c, trouble: c.kind("Services"), publish: c.opts.Board.PutServices, fail: c.opts.Board.FailServices,
+	e := &kindFollower[objectset.Key, *v1.Service]{
+		cluster: c, failure: c.kind("Services"), publish: c.opts.Board.PutServices, fail: c.opts.Board.FailServices,
 		entry: func(object any) (objectset.Key, *v1.Service, bool) {
 			o, ok := object.(*v1.Service)
 			if !ok {
@@ -33,14 +33,14 @@ func (c *cluster) followServices() {
 			return objectset.Key{Namespace: o.Namespace, Name: o.Name}, lean, true
 		},
 	}
-	e.follow("Services", &v1.Service{}, of(c.opts.Client.CoreV1().Services(metav1.NamespaceAll), addressed, e.noted))
+	e.follow("Services", &v1.Service{}, of(c.opts.Client.CoreV1().Services(metav1.NamespaceAll), addressed, e.handleAnswer))
 }
 
 // followRuntimeClasses begins to follow all RuntimeClasses, which name the runtime's handlers for pods. It lasts for the life of
 // the cluster. Overhead and scheduling are not read: the API server has written both into the pods.
 func (c *cluster) followRuntimeClasses() {
-	e := &every[string, string]{
-		cluster: c, trouble: c.kind("RuntimeClasses"),
+	e := &kindFollower[string, string]{
+		cluster: c, failure: c.kind("RuntimeClasses"),
 		publish: c.opts.Board.PutRuntimeClasses, fail: c.opts.Board.FailRuntimeClasses,
 		entry: func(object any) (name, handler string, ok bool) {
 			if o, ok := object.(*nodev1.RuntimeClass); ok {
@@ -49,23 +49,23 @@ func (c *cluster) followRuntimeClasses() {
 			return "", "", false
 		},
 	}
-	e.follow("RuntimeClasses", &nodev1.RuntimeClass{}, of(c.opts.Client.NodeV1().RuntimeClasses(), "", e.noted))
+	e.follow("RuntimeClasses", &nodev1.RuntimeClass{}, of(c.opts.Client.NodeV1().RuntimeClasses(), "", e.handleAnswer))
 }
 
-// every follows all objects of one kind, and publishes an extract of each after each change.
-type every[K comparable, V any] struct {
+// kindFollower follows all objects of one kind, and publishes an extract of each after each change.
+type kindFollower[K comparable, V any] struct {
 	cluster *cluster
-	trouble *trouble
+	failure *failureState
 	entry   func(object any) (K, V, bool) // the key and the extract of an object
 	publish func(map[K]V)                 // the map is never written to again
 	fail    func(error)                   // publishes the error for waiting pods
 
-	mu    sync.Mutex
-	known map[K]V
+	mu      sync.Mutex
+	objects map[K]V
 }
 
 // follow starts following until the cluster ends. name is the plural name of the kind for messages.
-func (e *every[K, V]) follow(name string, kind runtime.Object, r requests) {
+func (e *kindFollower[K, V]) follow(name string, kind runtime.Object, r requests) {
 	put := func(all map[K]V, object any) {
 		if k, v, ok := e.entry(object); ok {
 			all[k] = v
@@ -94,24 +94,24 @@ func (e *every[K, V]) follow(name string, kind runtime.Object, r requests) {
 	})
 }
 
-func (e *every[K, V]) noted(ctx context.Context, err error) error {
+func (e *kindFollower[K, V]) handleAnswer(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
-		if why := e.cluster.answered(e.trouble, err); why != nil {
+		if why := e.cluster.answered(e.failure, err); why != nil {
 			e.fail(why)
 		}
 	}
 	return err
 }
 
-func (e *every[K, V]) change(how func(map[K]V)) {
+func (e *kindFollower[K, V]) change(how func(map[K]V)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	next := maps.Clone(e.known)
+	next := maps.Clone(e.objects)
 	if next == nil {
 		next = map[K]V{}
 	}
 	how(next)
-	e.known = next
+	e.objects = next
 	e.publish(next)
-	e.cluster.read(e.trouble)
+	e.cluster.read(e.failure)
 }

@@ -37,7 +37,7 @@ type follower struct {
 	cancel  context.CancelFunc
 	// unwatch ends the watch alone, for an immutable object.
 	unwatch context.CancelFunc
-	trouble
+	failureState
 }
 
 func (f *follower) run(ctx context.Context) {
@@ -105,22 +105,22 @@ func (f *follower) client() (kind runtime.Object, r requests, get func(context.C
 	core, only := f.cluster.opts.Client.CoreV1(), fields.OneTermEqualSelector(metav1.ObjectNameField, f.ref.Name).String()
 	if f.ref.Kind == objectset.Secret {
 		secrets := core.Secrets(f.ref.Namespace)
-		return &v1.Secret{}, of(secrets, only, f.noted), func(ctx context.Context) (runtime.Object, error) {
+		return &v1.Secret{}, of(secrets, only, f.handleAnswer), func(ctx context.Context) (runtime.Object, error) {
 			return secrets.Get(ctx, f.ref.Name, metav1.GetOptions{})
 		}
 	}
 	configMaps := core.ConfigMaps(f.ref.Namespace)
-	return &v1.ConfigMap{}, of(configMaps, only, f.noted), func(ctx context.Context) (runtime.Object, error) {
+	return &v1.ConfigMap{}, of(configMaps, only, f.handleAnswer), func(ctx context.Context) (runtime.Object, error) {
 		return configMaps.Get(ctx, f.ref.Name, metav1.GetOptions{})
 	}
 }
 
-// noted notes an error of the reflector, or that there is none.
-func (f *follower) noted(ctx context.Context, err error) error {
+// handleAnswer notes an error of the reflector, or that there is none.
+func (f *follower) handleAnswer(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
-		_ = f.cluster.answered(&f.trouble, nil)
+		_ = f.cluster.answered(&f.failureState, nil)
 	default:
 		f.cluster.failed(f, err)
 	}

@@ -80,9 +80,9 @@ type actor struct {
 }
 
 type (
-	checkDue struct{}
-	lookDue  struct{}
-	news     struct{} // of the API server
+	checkDue       struct{}
+	lookDue        struct{}
+	clusterChanged struct{} // of the API server
 )
 
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
@@ -95,7 +95,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		if a.cluster != nil {
 			a.cluster.setPods(m.Pods)
 		}
-	case news:
+	case clusterChanged:
 		a.tell(ctx)
 		a.awaitNews(ctx)
 	case result:
@@ -139,7 +139,7 @@ func (a *actor) awaitNews(ctx supervisors.Context) {
 	ctx.Do(supervisors.Work{Name: "AwaitObjects", Waits: true, Run: func(ctx context.Context) any {
 		c.await(ctx)
 		supervisors.Awaited(ctx)
-		return news{}
+		return clusterChanged{}
 	}})
 }
 

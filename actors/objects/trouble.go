@@ -18,23 +18,23 @@ import (
 // lastingAfter is how long reading an object must have failed before that is reported: some failures pass by themselves.
 const lastingAfter = 5 * time.Second
 
-// trouble is why something cannot be read; guarded by the cluster's mutex. The zero value is none.
-type trouble struct {
-	err   error     // the last failure; nil for none
-	since time.Time // tries fail
-	known bool      // it was read before; of a kind
+// failureState is why something cannot be read; guarded by the cluster's mutex. The zero value is none.
+type failureState struct {
+	err        error     // the last failure; nil for none
+	since      time.Time // tries fail
+	readBefore bool      // it was read before; of a kind
 }
 
 // failed notes a failure.
-func (t *trouble) failed(err error, now time.Time) {
+func (t *failureState) failed(err error, now time.Time) {
 	if t.err == nil {
 		t.since = now
 	}
 	t.err = err
 }
 
-// well notes that the API server answers.
-func (t *trouble) well() { t.err, t.since = nil, time.Time{} }
+// clear notes that the API server answers.
+func (t *failureState) clear() { t.err, t.since = nil, time.Time{} }
 
 // withoutExpected passes on to noted all errors but those that a reflector answers by another request. An API server that has
 // forgotten all changes each time is passed on, too.
@@ -54,20 +54,20 @@ func withoutExpected(noted func(context.Context, error) error) func(context.Cont
 }
 
 // kind is the trouble with all objects of a kind.
-func (c *cluster) kind(name string) *trouble {
+func (c *cluster) kind(name string) *failureState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := &trouble{}
+	t := &failureState{}
 	c.kinds[name] = t
 	return t
 }
 
 // answered records the result of a request, and returns an explained error.
-func (c *cluster) answered(t *trouble, err error) error {
+func (c *cluster) answered(t *failureState, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil {
-		t.well()
+		t.clear()
 		return nil
 	}
 	t.failed(err, c.now())
@@ -75,10 +75,10 @@ func (c *cluster) answered(t *trouble, err error) error {
 }
 
 // read notes that something of a kind was read.
-func (c *cluster) read(t *trouble) {
+func (c *cluster) read(t *failureState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t.known = true
+	t.readBefore = true
 }
 
 // problems returns the lasting failures of reads, grouped by cause.
@@ -88,7 +88,7 @@ func (c *cluster) problemsAt(now time.Time) []messages.ManifestProblem {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	by, kept := map[string][]string{}, map[string]bool{}
-	add := func(name string, t trouble, known bool) {
+	add := func(name string, t failureState, known bool) {
 		if t.err != nil && now.Sub(t.since) >= lastingAfter {
 			why := apiclient.Explain(t.err, c.opts.NodeName)
 			by[why] = append(by[why], name)
@@ -96,10 +96,10 @@ func (c *cluster) problemsAt(now time.Time) []messages.ManifestProblem {
 		}
 	}
 	for r, f := range c.followers {
-		add(r.String(), f.trouble, c.opts.Board.Has(r))
+		add(r.String(), f.failureState, c.opts.Board.Has(r))
 	}
 	for name, t := range c.kinds {
-		add(name, *t, t.known)
+		add(name, *t, t.readBefore)
 	}
 	var out []messages.ManifestProblem
 	for _, why := range slices.Sorted(maps.Keys(by)) {

@@ -20,7 +20,7 @@ func (m *Machine) planCleaning() Phase {
 			m.drop(c)
 		}
 	}
-	if !m.unwatched() {
+	if !m.probesReleased() {
 		return Cleaning
 	}
 	if !m.cleaned.volumes {

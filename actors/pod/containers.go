@@ -16,15 +16,15 @@ func (m *Machine) ensure(c *known.Container) bool {
 		m.start(c)
 	case stage == messages.StageStarting:
 		if f := c.Exited(); f != nil && f.Attempt == c.Attempt {
-			m.tellEnd(c)
-		} else if c.Image.Ref != "" || m.wantImage(c) { // after a change of the spec the image is requested again
-			m.tellRun(c)
+			m.sendEnd(c)
+		} else if c.Image.Ref != "" || m.ensureImage(c) { // after a change of the spec the image is requested again
+			m.sendRun(c)
 		}
 	case f == nil || f.State == messages.ContainerCreated: // its container was removed, and the one there never ran
 		m.restartActor(c)
 		m.start(c)
 	case f.State == messages.ContainerExited:
-		m.tellEnd(c)
+		m.sendEnd(c)
 	case c.Ending():
 		m.stopContainer(c, c.Ends.Grace, c.Ends.Why)
 	default:
@@ -47,7 +47,7 @@ func (m *Machine) keep(c *known.Container, f *known.Attempt) bool {
 	case f.Renew:
 		why = messages.CauseRenewed
 	case c.Unfit() != "":
-		m.endUnfit(c, c.Unfit())
+		m.endAfterFailedProbe(c, c.Unfit())
 		return false
 	default:
 		return true

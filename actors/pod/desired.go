@@ -75,7 +75,7 @@ func (m *Machine) startAnew(c *known.Container) {
 func (m *Machine) takeService(service messages.Address) {
 	switch service {
 	case messages.Volumes:
-		m.volumes.forgotten = true
+		m.volumes.resend = true
 		m.answered("mount", "")
 		m.answered("unmount", "")
 	case messages.Prober:

@@ -151,8 +151,8 @@ func (m *Machine) recordSandbox(r messages.Reason) {
 
 // recordChanged records, once, that the pod's sandbox has to be replaced.
 func (m *Machine) recordChanged() {
-	if len(m.Sandboxes.All) > 0 && !m.sandboxing.changed {
-		m.sandboxing.changed = true
+	if len(m.Sandboxes.All) > 0 && !m.sandboxing.replacementReported {
+		m.sandboxing.replacementReported = true
 		m.record("", v1.EventTypeNormal, messages.EventSandboxChanged, "Pod sandbox changed, it will be killed and re-created.")
 	}
 }

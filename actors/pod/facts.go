@@ -39,8 +39,8 @@ func (m *Machine) takeFacts(f messages.PodFacts) {
 		}
 	}
 	m.Miss(f, m.now)
-	m.doubtProber()
-	m.doubtVolumes()
+	m.renewProbes()
+	m.renewVolumes()
 }
 
 // takeFact handles one container of a reading. An end is sent to its actor.

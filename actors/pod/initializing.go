@@ -36,7 +36,7 @@ func (m *Machine) upkeep() Phase {
 	case m.over():
 		return Terminating
 	case m.Current() == nil, m.restarting():
-		m.sandboxing.settled = ""
+		m.sandboxing.rereadSandbox = ""
 		return Preparing
 	}
 	m.mount()

@@ -204,7 +204,7 @@ func TestAnEndThatIsReadAfterALostStartIsAnswered(t *testing.T) {
 				break
 			}
 			image.Key.Attempt = uint32(attempt) + 1
-			if what, at := a.machine.starts().Lacks(a.machine.Container("c0")); attempt == 1 &&
+			if what, at := a.machine.starts().Blocker(a.machine.Container("c0")); attempt == 1 &&
 				(what != starts.BackingOff || at.Sub(a.now) != 10*time.Second) {
 				t.Errorf("attempt %d: it waits for %q until %s", attempt, what, at)
 			}
@@ -258,9 +258,9 @@ func TestADoubtedProberHearsOfAnEnd(t *testing.T) {
 	w.step(nil)
 	w.settle()
 	m := w.machine
-	m.now = m.probing.heardAt.Add(reportAgain)
-	m.doubtProber()
-	if m.probing.sent == nil || m.probing.heard == m.probing.generation {
+	m.now = m.probing.ackedAt.Add(reportAgain)
+	m.renewProbes()
+	if m.probing.sent == nil || m.probing.ackedGeneration == m.probing.generation {
 		t.Errorf("it knows of %+v, and is not asked again", m.probing.sent)
 	}
 }

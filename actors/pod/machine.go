@@ -26,12 +26,12 @@ type Machine struct {
 	away   time.Duration // duration of the runtime's absence at the last reading
 
 	volumes    volumes
-	probing    probing
+	probing    probeState
 	cgroup     cgroup
-	sandboxing sandboxing
+	sandboxing sandboxState
 	rounds     rounds.Rounds
 
-	resizing resizing
+	resizing resizeProgress
 	asks     map[ask]time.Time
 	// settle is set until a reading shows the starts that were in progress when the pod began to end.
 	settle  time.Time
@@ -58,13 +58,13 @@ type cleaned struct {
 // volumes is the state of the pod's volumes.
 type volumes struct {
 	mounted bool
-	// forgotten is set when volumes may have lost the pod, after a restart or a period without messages. The request is repeated,
+	// resend is set when volumes may have lost the pod, after a restart or a period without messages. The request is repeated,
 	// so that changes in the volumes of a running pod are still written.
-	forgotten bool
-	heardAt   time.Time
-	paths     map[string]string
-	reason    *messages.Reason
-	failed    map[string]messages.Reason // by volume, as recorded in Events
+	resend     bool
+	answeredAt time.Time
+	paths      map[string]string
+	reason     *messages.Reason
+	failed     map[string]messages.Reason // by volume, as recorded in Events
 }
 
 // cgroup is the state of the pod's cgroup.
@@ -157,7 +157,7 @@ func (m *Machine) wake() {
 	if m.live() {
 		for _, c := range m.Containers {
 			if c.Stage() == messages.StageIdle {
-				_, at := m.starts().Lacks(c)
+				_, at := m.starts().Blocker(c)
 				earlier(at)
 			}
 		}

@@ -11,13 +11,13 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// sandboxing is the progress of the pod's next sandbox.
-type sandboxing struct {
-	retry       restarts.Retry // of starting or stopping one
-	changed     bool           // an Event has reported that the present one has to be replaced
-	unconnected string         // the recorded cause of a missing network
-	asked       uint32         // the attempt of the last request
-	settled     string         // the unfit sandbox that was read again before its stop
+// sandboxState is the progress of the pod's next sandbox.
+type sandboxState struct {
+	retry               restarts.Retry // of starting or stopping one
+	replacementReported bool           // an Event has reported that the present one has to be replaced
+	unconnected         string         // the recorded cause of a missing network
+	requestedAttempt    uint32         // the attempt of the last request
+	rereadSandbox       string         // the unfit sandbox that was read again before its stop
 }
 
 // planPreparing: the pod's cgroup and then its sandbox, its volumes and its first images are prepared, in parallel. Containers of
@@ -29,8 +29,8 @@ func (m *Machine) planPreparing() Phase {
 	m.mount()
 	m.ensureCgroup()
 	m.prefetch()
-	if s := m.Sandboxes.Unfit(); s != nil && m.sandboxing.settled != s.ID {
-		m.sandboxing.settled = s.ID
+	if s := m.Sandboxes.Unfit(); s != nil && m.sandboxing.rereadSandbox != s.ID {
+		m.sandboxing.rereadSandbox = s.ID
 		m.readAgain() // a container may be starting in the live sandbox that is to be replaced
 	}
 	if m.settled() && m.clearLost() {
@@ -47,16 +47,16 @@ func (m *Machine) planPreparing() Phase {
 }
 
 func (m *Machine) mount() {
-	if !m.volumes.mounted || m.volumes.forgotten {
+	if !m.volumes.mounted || m.volumes.resend {
 		m.ask("mount", "", messages.Volumes, messages.MountVolumes{UID: m.uid, Pod: m.Pod})
 	}
 }
 
-// doubtVolumes repeats the request to volumes at a reading after a period without messages: the report of its restart may be
+// renewVolumes repeats the request to volumes at a reading after a period without messages: the report of its restart may be
 // lost.
-func (m *Machine) doubtVolumes() {
-	if v := &m.volumes; v.mounted && !v.forgotten && !m.now.Before(v.heardAt.Add(reportAgain)) {
-		v.forgotten = true
+func (m *Machine) renewVolumes() {
+	if v := &m.volumes; v.mounted && !v.resend && !m.now.Before(v.answeredAt.Add(reportAgain)) {
+		v.resend = true
 		m.answered("mount", "")
 	}
 }
@@ -75,12 +75,12 @@ func (m *Machine) ensureCgroup() {
 // prefetch requests the images of the first containers, while sandbox and volumes are created.
 func (m *Machine) prefetch() {
 	if c := m.NextInit(); c != nil {
-		m.wantImage(c)
+		m.ensureImage(c)
 		return
 	}
 	for _, c := range m.Containers {
 		if !c.Init && c.Spec != nil && !c.Over(m.Pod) {
-			m.wantImage(c)
+			m.ensureImage(c)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func (m *Machine) clearLost() bool {
 // startSandbox requests a new sandbox, after the network of the one before is released.
 func (m *Machine) startSandbox() {
 	if m.Current() != nil {
-		m.sandboxing.changed = false
+		m.sandboxing.replacementReported = false
 		return
 	}
 	if m.now.Before(m.sandboxing.retry.At) {
@@ -129,7 +129,7 @@ func (m *Machine) startSandbox() {
 		return
 	}
 	if m.cgroup.ready && m.due("sandbox", "", m.Set.Work) {
-		m.sandboxing.asked = m.Sandboxes.Next
+		m.sandboxing.requestedAttempt = m.Sandboxes.Next
 		m.emit(work.StartSandbox{Pod: m.Pod, Attempt: m.Sandboxes.Next, Started: m.Started, CgroupParent: m.cgroup.parent})
 	}
 }
@@ -137,7 +137,7 @@ func (m *Machine) startSandbox() {
 // newerSandbox reports whether a requested sandbox will replace the current one, which a call that timed out created late.
 func (m *Machine) newerSandbox() bool {
 	until, asked := m.asks[ask{"sandbox", ""}]
-	return asked && m.now.Before(until) && m.Current().Attempt < m.sandboxing.asked && !m.RunsIn(m.Current().ID)
+	return asked && m.now.Before(until) && m.Current().Attempt < m.sandboxing.requestedAttempt && !m.RunsIn(m.Current().ID)
 }
 
 // stopSpare stops empty ready sandboxes beside the current one, which a call that timed out created late. The runtime's actor

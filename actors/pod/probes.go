@@ -10,17 +10,17 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// probing is the state of the pod's probes. The prober runs them; the pod acts on the results.
-type probing struct {
-	generation uint64
-	sent       *messages.WatchProbes // the last message; nil when the prober has none
-	heard      uint64                // sequence of the latest answer,
-	heardAt    time.Time             // and its time
+// probeState is the state of the pod's probes. The prober runs them; the pod acts on the results.
+type probeState struct {
+	generation      uint64
+	sent            *messages.WatchProbes // the last message; nil when the prober has none
+	ackedGeneration uint64                // sequence of the latest answer,
+	ackedAt         time.Time             // and its time
 }
 
-// endUnfit ends a container after a failed probe, with the grace period of the probe if it has one (KEP-2238). The strategy
-// decides about the restart.
-func (m *Machine) endUnfit(c *known.Container, kind messages.ProbeKind) {
+// endAfterFailedProbe ends a container after a failed probe, with the grace period of the probe if it has one (KEP-2238). The
+// strategy decides about the restart.
+func (m *Machine) endAfterFailedProbe(c *known.Container, kind messages.ProbeKind) {
 	grace := m.Grace()
 	if s := messages.Probe(c.Spec, kind).TerminationGracePeriodSeconds; s != nil {
 		grace = podspec.Grace(*s)
@@ -82,7 +82,7 @@ func (m *Machine) watch() {
 		m.probing.generation = max(m.probing.generation+1, uint64(max(m.now.UnixNano(), 0)))
 		m.probing.sent = &w
 	}
-	if m.probing.heard == m.probing.generation || !m.due("probes", "", m.Set.AnswerTimeout) {
+	if m.probing.ackedGeneration == m.probing.generation || !m.due("probes", "", m.Set.AnswerTimeout) {
 		return
 	}
 	again := *m.probing.sent
@@ -96,11 +96,12 @@ func (m *Machine) watchAnew() {
 	m.answered("probes", "")
 }
 
-// doubtProber sends the list again at a reading after a period without answers: the prober may have lost the pod, and the report
+// renewProbes sends the list again at a reading after a period without answers: the prober may have lost the pod, and the report
 // of that may be lost. The last list is kept, since a prober that still has the pod must receive its end.
-func (m *Machine) doubtProber() {
+func (m *Machine) renewProbes() {
 	p := &m.probing
-	if p.sent != nil && len(p.sent.Containers) > 0 && p.heard == p.generation && !m.now.Before(p.heardAt.Add(reportAgain)) {
+	acked := p.sent != nil && p.ackedGeneration == p.generation
+	if acked && len(p.sent.Containers) > 0 && !m.now.Before(p.ackedAt.Add(reportAgain)) {
 		p.generation++
 		m.answered("probes", "")
 	}
@@ -122,23 +123,23 @@ func (m *Machine) takeProbes(v messages.ProbesObserved) {
 		}
 	}
 	if v.Generation == m.probing.generation && m.probing.sent != nil {
-		m.probing.heard, m.probing.heardAt = v.Generation, m.now
+		m.probing.ackedGeneration, m.probing.ackedAt = v.Generation, m.now
 		m.answered("probes", "")
 	}
 }
 
-// unproved reports whether the last results of probed containers are still unknown. Until then no status is sent: the start of
-// this actor changes no readiness.
-func (m *Machine) unproved() bool {
-	return m.probing.heard == 0 && slices.ContainsFunc(m.Containers, func(c *known.Container) bool {
+// probeResultsUnknown reports whether the last results of probed containers are still unknown. Until then no status is sent: the
+// start of this actor changes no readiness.
+func (m *Machine) probeResultsUnknown() bool {
+	return m.probing.ackedGeneration == 0 && slices.ContainsFunc(m.Containers, func(c *known.Container) bool {
 		f := c.Newest()
 		return known.Probed(c.Spec) && f != nil && f.State != messages.ContainerCreated
 	})
 }
 
-// unasked reports whether the post-start hook of a found running container is still unknown. Its actor reports it soon. The
-// status is delayed by at most one answer timeout.
-func (m *Machine) unasked() bool {
+// hookStateUnknown reports whether the post-start hook of an adopted running container is still unknown. Its actor reports it
+// soon. The status is delayed by at most one answer timeout.
+func (m *Machine) hookStateUnknown() bool {
 	if m.reported.Status != nil || !m.live() || !m.now.Before(m.born.Add(m.Set.AnswerTimeout)) {
 		return false
 	}
@@ -147,7 +148,7 @@ func (m *Machine) unasked() bool {
 	})
 }
 
-// unwatched reports whether the prober has released the pod, so that its folder can be removed.
-func (m *Machine) unwatched() bool {
-	return m.probing.sent != nil && len(m.probing.sent.Containers) == 0 && m.probing.heard == m.probing.generation
+// probesReleased reports whether the prober has released the pod, so that its folder can be removed.
+func (m *Machine) probesReleased() bool {
+	return m.probing.sent != nil && len(m.probing.sent.Containers) == 0 && m.probing.ackedGeneration == m.probing.generation
 }

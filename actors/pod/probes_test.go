@@ -282,11 +282,11 @@ func TestNoSidecarIsStartedBeforeTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		policy v1.RestartPolicy
 		stage  messages.ContainerStage
-		want   starts.Lack
+		want   starts.Blocker
 	}{
-		{v1.RestartPolicyNever, messages.StageRunning, starts.Nothing},
+		{v1.RestartPolicyNever, messages.StageRunning, starts.None},
 		{v1.RestartPolicyNever, messages.StageStopping, starts.End},
-		{v1.RestartPolicyAlways, messages.StageStopping, starts.Nothing},
+		{v1.RestartPolicyAlways, messages.StageStopping, starts.None},
 	} {
 		pod := testPod(c.policy, 1, 1)
 		pod.Spec.InitContainers[0].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
@@ -300,7 +300,7 @@ func TestNoSidecarIsStartedBeforeTheEnd(t *testing.T) {
 		sidecar.Learn(messages.ContainerFact{ID: "1", Name: "init0", State: messages.ContainerExited, ExitCode: 1, FinishedAt: w.now}, w.now)
 		m.now = w.now.Add(time.Hour)
 		sidecar.Actor, sidecar.Image.Attempt, sidecar.Image.Ref = true, 1, "image"
-		if got, _ := m.starts().Lacks(sidecar); got != c.want {
+		if got, _ := m.starts().Blocker(sidecar); got != c.want {
 			t.Errorf("%s, %s: the sidecar lacks %q, not %q", c.policy, c.stage, got, c.want)
 		}
 	}

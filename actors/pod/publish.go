@@ -16,7 +16,7 @@ const reportAgain = 50 * time.Second
 
 // publish sends the pod's status after a change, and periodically.
 func (m *Machine) publish() {
-	if m.Pod == nil || !m.read || (m.phase == Reading && m.unproved()) || m.unasked() {
+	if m.Pod == nil || !m.read || (m.phase == Reading && m.probeResultsUnknown()) || m.hookStateUnknown() {
 		return
 	}
 	msg := messages.PodStatusChanged{UID: m.uid, Generation: m.Wanted.Generation, Phase: string(m.phase), Status: m.status()}

@@ -14,7 +14,7 @@ func (m *Machine) planReading() Phase {
 	if !m.read {
 		m.readPod()
 	}
-	if m.Wanted == nil || !m.read || m.Wanted.Final == nil && m.unproved() {
+	if m.Wanted == nil || !m.read || m.Wanted.Final == nil && m.probeResultsUnknown() {
 		return Reading
 	}
 	m.MatchSpec()

@@ -22,8 +22,8 @@ import (
 // The pod's cgroup is never smaller than the sum of its known containers. It is first made as wide as the old and the new
 // resources together. Then the containers are changed, first those that shrink. Finally the cgroup gets the new size.
 
-// resizing is the state of a resize of the pod.
-type resizing struct {
+// resizeProgress is the state of a resize of the pod.
+type resizeProgress struct {
 	active   bool // in progress, as reported to the API server
 	retry    restarts.Retry
 	informed *v1.Pod   // the last pod sent to the runtime as a whole
@@ -52,7 +52,7 @@ func (m *Machine) begins(was *v1.Pod) {
 	if !objectset.OfAPIServer(m.Pod) || !m.live() || podspec.AllocationOf(was).IsOf(m.Pod) {
 		return
 	}
-	m.resizing = resizing{active: true, since: m.now, wide: was, informed: was}
+	m.resizing = resizeProgress{active: true, since: m.now, wide: was, informed: was}
 	m.record("", v1.EventTypeNormal, messages.EventResizeStarted, "Pod resize started: %s", m.resizeText())
 }
 
@@ -107,7 +107,7 @@ func (m *Machine) resize() {
 	informed := !m.grouped() || m.informed()
 	if settled && m.resizing.active && m.cgroup.ready && m.cgroup.of == m.Pod && informed {
 		m.emit(ResizeTried{Success: true, Took: max(0, m.now.Sub(m.resizing.since))})
-		m.resizing = resizing{}
+		m.resizing = resizeProgress{}
 		m.record("", v1.EventTypeNormal, messages.EventResizeCompleted, "Pod resize completed: %s", m.resizeText())
 	}
 	if !m.grouped() || !informed || m.now.Before(m.resizing.retry.At) {

@@ -23,7 +23,7 @@ func (m *Machine) starts() *starts.Pod {
 
 // start runs the container if nothing prevents it, and otherwise requests the missing part.
 func (m *Machine) start(c *known.Container) {
-	what, _ := m.starts().Lacks(c)
+	what, _ := m.starts().Blocker(c)
 	switch what {
 	case starts.Certainty:
 		m.stopContainer(c, m.Grace(), messages.Cause{Code: messages.CauseStateUnknown})
@@ -34,7 +34,7 @@ func (m *Machine) start(c *known.Container) {
 			m.start(c)
 		}
 	case starts.Image, starts.AnotherTry:
-		m.wantImage(c)
+		m.ensureImage(c)
 	case starts.Target:
 		c.Retry.Failed = &messages.Reason{
 			Code: messages.ReasonCreateConfig, Container: c.Name, Message: "container " + c.Target +
@@ -42,7 +42,7 @@ func (m *Machine) start(c *known.Container) {
 		}
 	case starts.Reading:
 		m.readPod()
-	case starts.Nothing:
+	case starts.None:
 		m.run(c)
 	case starts.Reason, starts.Earlier, starts.End:
 	}
@@ -52,7 +52,7 @@ func (m *Machine) start(c *known.Container) {
 // attempt, but not when an actor is restarted with its attempt.
 func (m *Machine) run(c *known.Container) {
 	next := c.NextAttempt()
-	if stands := m.Standing(c); stands != nil {
+	if stands := m.Adoptable(c); stands != nil {
 		next = stands.Attempt
 	} else {
 		switch f := c.Exited(); {
@@ -65,12 +65,12 @@ func (m *Machine) run(c *known.Container) {
 	c.Enter(messages.StageStarting)
 	c.Attempt, c.Sandbox = next, ""
 	m.answered("run", c.Name)
-	m.tellRun(c)
+	m.sendRun(c)
 }
 
-// wantImage reports whether the image for the container's next start is present, and requests it otherwise.
-func (m *Machine) wantImage(c *known.Container) bool {
-	if m.Standing(c) != nil {
+// ensureImage reports whether the image for the container's next start is present, and requests it otherwise.
+func (m *Machine) ensureImage(c *known.Container) bool {
+	if m.Adoptable(c) != nil {
 		return true
 	}
 	attempt := c.NextAttempt()
@@ -90,8 +90,8 @@ func (m *Machine) wantImage(c *known.Container) bool {
 	return false
 }
 
-// tellRun sends the order to run to the container's actor, and repeats it until it is answered.
-func (m *Machine) tellRun(c *known.Container) {
+// sendRun sends the order to run to the container's actor, and repeats it until it is answered.
+func (m *Machine) sendRun(c *known.Container) {
 	current, again := m.Current(), m.asking("run", c.Name)
 	if current == nil || !m.due("run", c.Name, m.Set.AnswerTimeout) {
 		return
@@ -106,7 +106,7 @@ func (m *Machine) tellRun(c *known.Container) {
 	w.Sandbox = messages.Sandbox{
 		ID: current.ID, Attempt: current.Attempt, IPs: current.IPs, CgroupParent: m.cgroup.parent, Handler: current.Handler,
 	}
-	if f := m.Standing(c); f != nil && f.Attempt == c.Attempt {
+	if f := m.Adoptable(c); f != nil && f.Attempt == c.Attempt {
 		w.Adopt = new(f.ContainerFact)
 	}
 	m.emit(Tell{messages.ContainerAddress(m.uid, c.Name), w})
@@ -120,8 +120,8 @@ func (m *Machine) desiredRun(c *known.Container) messages.RunContainer {
 	}
 }
 
-// tellEnd informs the container's actor that the runtime reports its container as ended: it exits with that.
-func (m *Machine) tellEnd(c *known.Container) {
+// sendEnd informs the container's actor that the runtime reports its container as ended: it exits with that.
+func (m *Machine) sendEnd(c *known.Container) {
 	again := m.asking("end", c.Name)
 	if !m.due("end", c.Name, m.Set.AnswerTimeout) {
 		return

@@ -126,7 +126,7 @@ func TestARepeatedStartHasAnActor(t *testing.T) {
 	m.answered("run", c.Name)
 	for _, want := range []bool{false, true} {
 		m.fx = nil
-		m.tellRun(c)
+		m.sendRun(c)
 		spawned := slices.ContainsFunc(m.fx, func(e Effect) bool { _, is := e.(SpawnContainer); return is })
 		if len(m.fx) == 0 || spawned != want {
 			t.Errorf("asked again %v: %+v", want, m.fx)

@@ -20,7 +20,7 @@ import (
 // admitNew decides about pods that are held for no other cause. Previously admitted pods come first, since their claims on the
 // node count. Resizes of present pods follow. The others are decided one by one: static pods, then critical ones, then by age.
 func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
-	a.undecided.some = false
+	a.waiting.some = false
 	var undecided []*entry
 	for _, e := range fresh {
 		if e.endedWithMachine() && !a.node.shutdown {
@@ -39,14 +39,14 @@ func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
 	slices.SortStableFunc(undecided, firstCome)
 	r := a.newRoom(ctx)
 	for _, e := range undecided {
-		claim := admission.NewClaim(e.want.pod)
-		wait, refusal := a.decide(ctx, r, e.want, claim)
+		claim := admission.NewClaim(e.wanted.pod)
+		wait, refusal := a.decide(ctx, r, e.wanted, claim)
 		if wait == nil && !refusal.Refused() {
 			wait, refusal = a.allocate(ctx, e)
 		}
 		switch {
 		case wait != nil:
-			a.undecided.some = true
+			a.waiting.some = true
 			allocating := wait.Code == messages.ReasonAllocating
 			a.hold(ctx, e, *wait, allocating || wait.Code == messages.ReasonNodeUnknown) // transient
 			// Room reserved for this pod is not available to the next.
@@ -80,22 +80,22 @@ func warnOfExcess(ctx supervisors.Context, node *admission.Node, claim *admissio
 // admittedBefore reports whether the pod is over, parts of it exist, or the API server has its start. Such a pod is not admitted
 // again.
 func (e *entry) admittedBefore() bool {
-	s := &e.want.pod.Status
-	began := e.want.source == messages.APIServer && (final(s) || s.StartTime != nil)
-	return e.record != (record{}) || began || e.found != nil
+	s := &e.wanted.pod.Status
+	began := e.wanted.source == messages.APIServer && (final(s) || s.StartTime != nil)
+	return e.record != (record{}) || began || e.audited != nil
 }
 
 // endedWithMachine reports whether a shutdown of the machine ended this static pod. No controller creates another one: it runs
 // again with the next agent.
 func (e *entry) endedWithMachine() bool {
 	failed := e.record.Fail != nil && e.record.Fail.Reason == messages.ReasonTerminated
-	return translate.IsStatic(e.want.pod) &&
+	return translate.IsStatic(e.wanted.pod) &&
 		(failed || e.record.Final != nil && e.record.Final.Reason == messages.ReasonTerminated)
 }
 
 // admit starts the pod's actor. A pod that is Succeeded or Failed at the API server, and is unknown here, does not run again.
 func (a *actor) admit(ctx supervisors.Context, e *entry) {
-	if s := &e.want.pod.Status; e.want.source == messages.APIServer && final(s) && e.record.Final == nil {
+	if s := &e.wanted.pod.Status; e.wanted.source == messages.APIServer && final(s) && e.record.Final == nil {
 		a.keep(ctx, e, record{Final: s, Fail: e.record.Fail})
 	}
 	to := running
@@ -120,7 +120,7 @@ type room struct {
 }
 
 func (a *actor) newRoom(ctx supervisors.Context) *room {
-	r := &room{node: a.node.admits(&a.opts.Here, a.opts.Cluster), reserved: a.reservedClaims()}
+	r := &room{node: a.node.admits(&a.opts.LocalNode, a.opts.Cluster), reserved: a.reservedClaims()}
 	r.now = admission.NewLedger(slices.Concat(a.claims(nil), r.reserved)...)
 	a.clear(ctx, r)
 	return r
@@ -156,7 +156,7 @@ func (r *room) reserve(c *admission.Claim) {
 
 // firstCome is the order in which simultaneous pods are admitted.
 func firstCome(x, y *entry) int {
-	rank := func(w *want) int {
+	rank := func(w *desiredPod) int {
 		switch {
 		case translate.IsStatic(w.pod):
 			return 0
@@ -166,15 +166,16 @@ func firstCome(x, y *entry) int {
 			return 2
 		}
 	}
-	if byRank := cmp.Compare(rank(x.want), rank(y.want)); byRank != 0 || rank(x.want) == 0 {
+	if byRank := cmp.Compare(rank(x.wanted), rank(y.wanted)); byRank != 0 || rank(x.wanted) == 0 {
 		return byRank
 	}
-	return x.want.pod.CreationTimestamp.Compare(y.want.pod.CreationTimestamp.Time)
+	return x.wanted.pod.CreationTimestamp.Compare(y.wanted.pod.CreationTimestamp.Time)
 }
 
 // decide returns a reason to wait, a refusal for good, or neither to admit the pod. A static pod is never refused for good: no
 // controller would create another one.
-func (a *actor) decide(ctx supervisors.Context, r *room, w *want, claim *admission.Claim) (*messages.Reason, admission.Refusal) {
+func (a *actor) decide(ctx supervisors.Context, r *room, w *desiredPod, claim *admission.Claim) (*messages.Reason,
+	admission.Refusal) {
 	static := translate.IsStatic(w.pod)
 	if a.node.shutdown {
 		if static {
@@ -183,7 +184,7 @@ func (a *actor) decide(ctx supervisors.Context, r *room, w *want, claim *admissi
 		}
 		return nil, admission.Refusal{Reason: messages.ReasonNodeShutdown, Message: messages.NodeShutdownMessage}
 	}
-	if !static && a.node.awaited(ctx.Now()) {
+	if !static && a.node.mustWait(ctx.Now()) {
 		return &messages.Reason{Code: messages.ReasonNodeUnknown,
 			Message: "this node's object, whose labels and taints decide, was not read yet"}, admission.Refusal{}
 	}
@@ -209,7 +210,7 @@ func (a *actor) decide(ctx supervisors.Context, r *room, w *want, claim *admissi
 		}
 	}
 	byLabels := refusal.Reason == admission.ReasonNodeAffinity || refusal.Reason == admission.ReasonTaintToleration
-	if static || byLabels && !a.node.heard {
+	if static || byLabels && !a.node.received {
 		return &messages.Reason{Code: refusal.Reason, Message: refusal.Message, Cause: refusal.Cause}, admission.Refusal{}
 	}
 	return nil, refusal
@@ -217,7 +218,7 @@ func (a *actor) decide(ctx supervisors.Context, r *room, w *want, claim *admissi
 
 // refuse gives a pod its final status. From then on it counts as finished: it never runs, and ends when it is deleted.
 func (a *actor) refuse(ctx supervisors.Context, e *entry, r admission.Refusal) {
-	now, pod := metav1.NewTime(ctx.Now()), e.want.pod
+	now, pod := metav1.NewTime(ctx.Now()), e.wanted.pod
 	status := &v1.PodStatus{
 		Phase: v1.PodFailed, Reason: r.Reason, Message: r.StatusMessage(), StartTime: &now, QOSClass: translate.QOSClass(pod),
 		ObservedGeneration: pod.Generation,
@@ -230,11 +231,11 @@ func (a *actor) refuse(ctx supervisors.Context, e *entry, r admission.Refusal) {
 	a.keep(ctx, e, record{Final: status, Cause: cause})
 	a.admit(ctx, e)
 	e.status = status
-	a.tellStatus(ctx, e)
+	a.sendStatus(ctx, e)
 }
 
-// undecided is the state of pods that wait for room, for the node or for a resize.
-type undecided struct {
+// waitState is the state of pods that wait for room, for the node or for a resize.
+type waitState struct {
 	some    bool      // there are such pods
 	at      time.Time // next reconsideration, when others should have ended
 	trigger string    // the cause of the present reconsideration, for the metrics of resizes
@@ -242,7 +243,7 @@ type undecided struct {
 
 // reconsider decides again about the pods that were not admitted.
 func (a *actor) reconsider(ctx supervisors.Context) {
-	if a.undecided.some {
+	if a.waiting.some {
 		a.reconcile(ctx)
 	}
 }
@@ -280,10 +281,10 @@ func (a *actor) reservedClaims() []*admission.Claim {
 	var out []*admission.Claim
 	for _, e := range a.entries {
 		switch {
-		case e.found != nil && e.found.Alive():
-			out = append(out, found.Claim(e.found, e.record.Allocated))
+		case e.audited != nil && e.audited.Alive():
+			out = append(out, found.Claim(e.audited, e.record.Allocated))
 		case e.state == held && e.why != nil && e.why.Code == messages.ReasonAllocating && e.admittedBefore():
-			out = append(out, admission.NewClaim(e.record.Allocated.In(e.want.pod)))
+			out = append(out, admission.NewClaim(e.record.Allocated.In(e.wanted.pod)))
 		}
 	}
 	return out

@@ -17,8 +17,8 @@ import (
 )
 
 // small is a node of a cluster with one processor and room for four pods.
-func small() Here {
-	return Here{Registered: true, Node: admission.Node{Object: thisObject(nil)}, Allocatable: func() v1.ResourceList {
+func small() LocalNode {
+	return LocalNode{Registered: true, Node: admission.Node{Object: thisObject(nil)}, Allocatable: func() v1.ResourceList {
 		return v1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("4")}
 	}}
 }
@@ -35,15 +35,15 @@ type node struct {
 	life  func()
 }
 
-func beginCluster(t *testing.T, here Here) *node { return beginNode(t, here, true) }
+func beginCluster(t *testing.T, here LocalNode) *node { return beginNode(t, here, true) }
 
-func beginNode(t *testing.T, here Here, cluster bool) *node {
+func beginNode(t *testing.T, here LocalNode, cluster bool) *node {
 	t.Helper()
 	n := &node{path: t.TempDir()}
 	n.life = func() {
 		n.board = board.New()
 		n.Kit = supervisortest.New(t, messages.Pods, New(Options{
-			Sources: []messages.Address{messages.File, messages.APIServer}, Board: n.board, Dir: n.path, Here: here,
+			Sources: []messages.Address{messages.File, messages.APIServer}, Board: n.board, Dir: n.path, LocalNode: here,
 			Cluster: cluster,
 		})("pods"))
 		n.RunWork()
@@ -479,7 +479,7 @@ func TestWhoRunsAgainAfterACancelledShutdown(t *testing.T) {
 		"one that the API server has":  {asking("a", 1), messages.ReasonTerminated, true, finished},
 		"one that finished by itself":  {static(asking("s", 1)), "", true, finished},
 	} {
-		e := &entry{uid: "u", state: finished, want: &want{pod: c.pod}, record: record{Final: &v1.PodStatus{Reason: c.reason}}}
+		e := &entry{uid: "u", state: finished, wanted: &desiredPod{pod: c.pod}, record: record{Final: &v1.PodStatus{Reason: c.reason}}}
 		if got, fx := next(e, &view{up: c.up}); got != c.want || (got == ending) != (fx.end != nil && fx.renew) {
 			t.Errorf("%s: %s, %+v", name, got, fx)
 		}

@@ -19,8 +19,8 @@ import (
 // allocateAgain is when a request for CPUs and devices is repeated: the answer may be lost, or refuse a static pod.
 const allocateAgain = 10 * time.Second
 
-// allocating is the state of an entry's CPUs and devices while it is held.
-type allocating struct {
+// allocationState is the state of an entry's CPUs and devices while it is held.
+type allocationState struct {
 	asked  time.Time // zero: not yet
 	absent bool      // not asked, because a device plugin is absent
 	answer *messages.ResourcesAllocated
@@ -31,11 +31,11 @@ type allocateDue struct{}
 // allocate requests a pod's exclusive CPUs and devices, the last step before admission. It returns a reason to wait or a refusal.
 // A static pod waits with a refusal, and the request is repeated.
 func (a *actor) allocate(ctx supervisors.Context, e *entry) (*messages.Reason, admission.Refusal) {
-	if !a.asksForParts(e.want.pod) {
+	if !a.asksForParts(e.wanted.pod) {
 		return nil, admission.Refusal{}
 	}
 	d := &e.allocating
-	absent := a.lacksPlugin(e.want.pod)
+	absent := a.lacksPlugin(e.wanted.pod)
 	d.absent = absent != nil
 	refused := d.answer != nil && d.answer.Refused != ""
 	if now := ctx.Now(); (d.answer == nil || refused) && (d.asked.IsZero() || now.Sub(d.asked) >= allocateAgain) {
@@ -60,7 +60,7 @@ func (a *actor) allocate(ctx supervisors.Context, e *entry) (*messages.Reason, a
 		refusal.Reason, refusal.Message = admission.ReasonUnexpected,
 			"Allocate failed due to "+d.answer.Refused+", which is unexpected"
 	}
-	if translate.IsStatic(e.want.pod) {
+	if translate.IsStatic(e.wanted.pod) {
 		return &messages.Reason{Code: refusal.Reason, Message: refusal.Message, Cause: refusal.Cause}, admission.Refusal{}
 	}
 	return nil, refusal
@@ -68,10 +68,10 @@ func (a *actor) allocate(ctx supervisors.Context, e *entry) (*messages.Reason, a
 
 // starts returns the pod that a held entry starts: with the resources allocated to it, if it was resized.
 func (e *entry) starts() *v1.Pod {
-	if e.want.source != messages.APIServer {
-		return e.want.pod
+	if e.wanted.source != messages.APIServer {
+		return e.wanted.pod
 	}
-	return e.lastAllocation().In(e.want.pod)
+	return e.lastAllocation().In(e.wanted.pod)
 }
 
 // lastAllocation returns the allocation of the earlier life of a held pod of the API server; nil: its request.
@@ -79,17 +79,17 @@ func (e *entry) lastAllocation() *podspec.Allocation {
 	if e.record.Allocated != nil {
 		return e.record.Allocated
 	}
-	return found.Allocation(e.want.pod, e.found)
+	return found.Allocation(e.wanted.pod, e.audited)
 }
 
 // readmit continues with a pod that was admitted before. If none of its containers runs, e.g. after a restart of the machine, its
 // CPUs and devices may have changed. As with the kubelet, it fails if they are not available any more, or not yet.
 func (a *actor) readmit(ctx supervisors.Context, e *entry) {
-	ended := e.record.Final != nil || e.record.Fail != nil || final(&e.want.pod.Status)
-	if !ended && (e.found == nil || !e.found.Alive()) {
+	ended := e.record.Final != nil || e.record.Fail != nil || final(&e.wanted.pod.Status)
+	if !ended && (e.audited == nil || !e.audited.Alive()) {
 		switch wait, refusal := a.allocate(ctx, e); {
 		case wait != nil:
-			a.undecided.some = true
+			a.waiting.some = true
 			a.hold(ctx, e, *wait, wait.Code == messages.ReasonAllocating)
 			return
 		case refusal.Refused():
@@ -103,7 +103,7 @@ func (a *actor) readmit(ctx supervisors.Context, e *entry) {
 // asksForParts reports whether a container may request CPUs or devices of its own. resources knows which extended resources
 // belong to plugins.
 func (a *actor) asksForParts(pod *v1.Pod) bool {
-	if a.opts.Here.Node.StaticCPUs && cpus.Asks(pod) {
+	if a.opts.LocalNode.Node.StaticCPUs && cpus.Asks(pod) {
 		return true
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -119,7 +119,7 @@ func (a *actor) asksForParts(pod *v1.Pod) bool {
 // lacksPlugin returns the reason to wait of a static pod that requests a resource which no device plugin provides yet and no
 // operator has set on the Node. A kubelet starts such a pod without the device: at the start of a machine, before the plugin.
 func (a *actor) lacksPlugin(pod *v1.Pod) *messages.Reason {
-	here := a.opts.Here
+	here := a.opts.LocalNode
 	if !translate.IsStatic(pod) || here.IsDevice == nil {
 		return nil
 	}
@@ -154,7 +154,7 @@ func (a *actor) askAgain(ctx supervisors.Context) {
 // settled reports whether a pod that is not among the entries holds nothing: the running pods are known, and every source has
 // reported that ever does.
 func (a *actor) settled() bool {
-	return a.phase == complete || a.phase == hearing && a.opts.Unheard && a.sources.heard()
+	return a.phase == complete || a.phase == hearing && a.opts.Unheard && a.sources.synced()
 }
 
 // holding returns the pods that hold their CPUs and devices: pods that should run, and pods that may still run, whatever their
@@ -163,9 +163,10 @@ func (a *actor) holding() map[string]string {
 	out := make(map[string]string, len(a.entries))
 	for uid, e := range a.entries {
 		switch {
-		case e.lingers, e.found != nil && e.found.Alive():
+		case e.lingers, e.audited != nil && e.audited.Alive():
 			out[uid] = e.name
-		case e.state == unclaimed && e.found == nil, e.state == leaving, e.state == over, e.record.Final != nil, final(e.status):
+		case e.state == unclaimed && e.audited == nil, e.state == leaving, e.state == over, e.record.Final != nil,
+			final(e.status):
 		default:
 			out[uid] = e.name
 		}
@@ -173,11 +174,11 @@ func (a *actor) holding() map[string]string {
 	return out
 }
 
-// tellHolding sends the pods that hold CPUs and devices. Unless again is set, it is sent only after one has ceased to hold them:
+// sendHolding sends the pods that hold CPUs and devices. Unless again is set, it is sent only after one has ceased to hold them:
 // then static pods that were refused ask again. Without exclusive CPUs nothing waits for it, since devices are released with the
 // next request for some.
-func (a *actor) tellHolding(ctx supervisors.Context, again bool) {
-	if !a.opts.Here.Node.StaticCPUs || !a.settled() {
+func (a *actor) sendHolding(ctx supervisors.Context, again bool) {
+	if !a.opts.LocalNode.Node.StaticCPUs || !a.settled() {
 		return
 	}
 	now, less := a.holding(), false

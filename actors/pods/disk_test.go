@@ -46,7 +46,7 @@ func newStuck(t *testing.T) *stuck {
 		return nil
 	})
 	s.kind = newWith(Options{
-		Sources: []messages.Address{messages.File, messages.APIServer}, Cluster: true, Board: s.board, Here: small(),
+		Sources: []messages.Address{messages.File, messages.APIServer}, Cluster: true, Board: s.board, LocalNode: small(),
 	}, files)
 	return s
 }

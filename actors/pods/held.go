@@ -32,7 +32,7 @@ func (a *actor) takeHeld(ctx supervisors.Context, now []messages.HeldFolder) {
 			continue
 		}
 		var node string
-		if n := a.opts.Here.Node.Object; n != nil {
+		if n := a.opts.LocalNode.Node.Object; n != nil {
 			node = n.Name
 		}
 		event := messages.NodeEvent(node, v1.EventTypeWarning, messages.EventVolumeHeld, explain.Held(f).Cause, ctx.Now())

@@ -19,8 +19,8 @@ import (
 // Node is a node in terms of admission.
 type Node = admission.Node
 
-// Here is the agent's own knowledge of this node.
-type Here struct {
+// LocalNode is the agent's own knowledge of this node.
+type LocalNode struct {
 	// Registered reports whether the node is registered with an API server. New pods then wait for the Node object.
 	Registered bool
 	// Node is the constant part. Its Object has the labels and taints of the registration. The API server's Node replaces it once
@@ -39,9 +39,9 @@ type Here struct {
 // nodeWait is how long new pods of the API server wait for the Node, which comes from the same server.
 const nodeWait = 30 * time.Second
 
-// observed is the state of this node.
-type observed struct {
-	heard    bool                   // the API server has reported the Node, or there is none to wait for
+// nodeState is the state of this node.
+type nodeState struct {
+	received bool                   // the API server has reported the Node, or there is none to wait for
 	object   *v1.Node               // the reported Node; nil while it is not registered
 	until    time.Time              // end of the wait of new pods
 	under    []v1.NodeConditionType // pressures, as last measured
@@ -50,23 +50,23 @@ type observed struct {
 }
 
 // observe stores the API server's Node, and reports whether it is new.
-func (o *observed) observe(m messages.NodeObserved) bool {
-	same := o.heard && equality.Semantic.DeepEqual(o.object, m.Node)
-	o.heard, o.object = true, m.Node
+func (o *nodeState) observe(m messages.NodeObserved) bool {
+	same := o.received && equality.Semantic.DeepEqual(o.object, m.Node)
+	o.received, o.object = true, m.Node
 	return !same
 }
 
-// awaited reports whether pods of the API server have to wait for the Node. The wait is bounded.
-func (o *observed) awaited(now time.Time) bool {
-	if !o.heard && o.until.IsZero() {
+// mustWait reports whether pods of the API server have to wait for the Node. The wait is bounded.
+func (o *nodeState) mustWait(now time.Time) bool {
+	if !o.received && o.until.IsZero() {
 		o.until = now.Add(nodeWait)
 	}
-	return !o.heard && now.Before(o.until)
+	return !o.received && now.Before(o.until)
 }
 
 // measured stores the node's pressures, and reports whether they changed. As with the kubelet, there is none before the first
 // measurement.
-func (o *observed) measured(m messages.NodePressureObserved) bool {
+func (o *nodeState) measured(m messages.NodePressureObserved) bool {
 	was := o.under
 	o.under = nil
 	for _, p := range m.Pressures {
@@ -78,7 +78,7 @@ func (o *observed) measured(m messages.NodePressureObserved) bool {
 }
 
 // admits returns the node for admission. The agent's own measurements override the values that the API server reports.
-func (o *observed) admits(here *Here, cluster bool) *admission.Node {
+func (o *nodeState) admits(here *LocalNode, cluster bool) *admission.Node {
 	var own v1.ResourceList
 	if here.Allocatable != nil {
 		own = here.Allocatable()
@@ -105,7 +105,7 @@ type nodeDue struct{}
 
 // askNode requests the Node until it is known.
 func (a *actor) askNode(ctx supervisors.Context) {
-	if !a.node.heard {
+	if !a.node.received {
 		ctx.Tell(messages.Registration, messages.GetNode{})
 		ctx.After(askEvery, nodeDue{})
 	}

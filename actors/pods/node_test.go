@@ -11,13 +11,13 @@ import (
 
 // A report about the node is new once. New pods wait for the API server's Node, for a bounded time.
 func TestObserved(t *testing.T) {
-	var o observed
+	var o nodeState
 	now := time.Unix(1000, 0)
-	if !o.awaited(now) || !o.awaited(now.Add(nodeWait-1)) || o.awaited(now.Add(nodeWait)) {
+	if !o.mustWait(now) || !o.mustWait(now.Add(nodeWait-1)) || o.mustWait(now.Add(nodeWait)) {
 		t.Error("pods do not wait, or for ever")
 	}
 	for i, word := range []*v1.Node{nil, nil, {Spec: v1.NodeSpec{PodCIDR: "x"}}, {Spec: v1.NodeSpec{PodCIDR: "x"}}} {
-		if news := o.observe(messages.NodeObserved{Node: word}); news != (i%2 == 0) || o.awaited(now) {
+		if news := o.observe(messages.NodeObserved{Node: word}); news != (i%2 == 0) || o.mustWait(now) {
 			t.Errorf("word %d: news %t", i, news)
 		}
 	}

@@ -59,7 +59,7 @@ func (a *actor) auditEnded(ctx supervisors.Context, m messages.RuntimeAudited) {
 		a.enterPhase(ctx, hearing)
 	}
 	for _, e := range a.entries {
-		e.found = nil
+		e.audited = nil
 		if e.goneAt.Before(m.ReadAt) {
 			e.goneAt = time.Time{}
 		}
@@ -69,7 +69,7 @@ func (a *actor) auditEnded(ctx supervisors.Context, m messages.RuntimeAudited) {
 		f := &m.Pods[i]
 		e := a.entry(f.UID, f.Namespace+"/"+f.Name, ctx.Now())
 		if a.opts.Named(e.uid, e.name); !e.hasActor() && e.goneAt.IsZero() {
-			e.found = f
+			e.audited = f
 		}
 		if back[e.uid] && e.record.Final != nil && f.Alive() {
 			ctx.Log().Warn("the final status of a pod was kept aside by another version of the agent, which has run the pod "+

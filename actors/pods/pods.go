@@ -73,8 +73,8 @@ type Options struct {
 	Board   *board.Board
 	// Dir is the folder of the agent's checkpoints.
 	Dir string
-	// Here is this node's own description, for admission.
-	Here Here
+	// LocalNode is this node's own description, for admission.
+	LocalNode LocalNode
 	// Named, unless nil, is called with the name (namespace/name) of each pod before any other work for it.
 	Named func(uid, name string)
 }
@@ -97,7 +97,7 @@ func newWith(opts Options, s *store) supervisors.Constructor {
 		return &actor{opts: opts, checkpoints: checkpoints{store: s}, entries: map[string]*entry{}, phase: reading,
 			sources: sources{all: opts.Sources, lists: map[messages.Address]messages.SourcePodsWanted{},
 				unknown: map[messages.Address]messages.SourcePodsWanted{}},
-			node: observed{heard: !opts.Here.Registered}}
+			node: nodeState{received: !opts.LocalNode.Registered}}
 	}
 }
 
@@ -111,9 +111,9 @@ type actor struct {
 	order   int64
 
 	checkpoints checkpoints
-	node        observed
-	undecided   undecided
-	publishing  publishing
+	node        nodeState
+	waiting     waitState
+	publishing  publishState
 	users       []*v1.Pod         // of the API server's objects, as last sent; nil: none yet
 	held        map[string]string // the pods that held CPUs and devices, when that was last looked at
 }
@@ -126,7 +126,7 @@ type (
 
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
-	a.undecided.trigger = triggerOf(msg)
+	a.waiting.trigger = triggerOf(msg)
 	switch m := msg.(type) {
 	case messages.Started:
 		a.began = ctx.Now()
@@ -227,11 +227,11 @@ func (a *actor) statusChanged(ctx supervisors.Context, e *entry, m messages.PodS
 	logWait(ctx, e, m.Waiting)
 	freed := final(m.Status) && !final(e.status)
 	metrics.StatusChanged(e.status, m.Status)
-	e.status, e.phase, e.waiting, e.holds, e.taken = m.Status, m.Phase, m.Waiting, m.Holds, m.Generation
+	e.status, e.phase, e.waiting, e.holds, e.ackedGeneration = m.Status, m.Phase, m.Waiting, m.Holds, m.Generation
 	a.changed(ctx)
-	a.tellStatus(ctx, e)
+	a.sendStatus(ctx, e)
 	if freed {
-		a.tellHolding(ctx, false)
+		a.sendHolding(ctx, false)
 		a.askAgain(ctx)
 	}
 	if m.Phase == "finished" { // the only report of an actor that began with a final status on disk
@@ -254,7 +254,7 @@ func logWait(ctx supervisors.Context, e *entry, now *messages.Reason) {
 // serviceStarted informs every pod that a service has restarted without state.
 func (a *actor) serviceStarted(ctx supervisors.Context, m messages.ServiceStarted) {
 	if m.Service == messages.Status {
-		a.tellStatuses(ctx)
+		a.sendStatuses(ctx)
 		return
 	}
 	for uid, e := range a.entries {

@@ -20,7 +20,7 @@ import (
 
 // preempt ends other pods to make room for a critical one, and reports whether there will be enough. Pods that already end are
 // counted, and only the remaining shortage is preempted.
-func (a *actor) preempt(ctx supervisors.Context, r *room, w *want, claim *admission.Claim) bool {
+func (a *actor) preempt(ctx supervisors.Context, r *room, w *desiredPod, claim *admission.Claim) bool {
 	staying := a.claims((*entry).departs)
 	refusal := admission.Admit(r.node, admission.NewLedger(slices.Concat(staying, r.reserved)...), claim)
 	if refusal.Refused() {
@@ -150,10 +150,10 @@ func (a *actor) awaitRoom(ctx supervisors.Context) {
 			next = at
 		}
 	}
-	if planned := a.undecided.at; next.IsZero() || planned.After(now) && !next.Before(planned) {
+	if planned := a.waiting.at; next.IsZero() || planned.After(now) && !next.Before(planned) {
 		return
 	}
-	a.undecided.at = next
+	a.waiting.at = next
 	ctx.After(next.Sub(now)+roomDueSlack, roomDue{})
 }
 
@@ -169,7 +169,7 @@ func (a *actor) roomDue(ctx supervisors.Context) {
 		}
 	}
 	a.reconsider(ctx)
-	if a.undecided.some {
+	if a.waiting.some {
 		a.awaitRoom(ctx)
 	}
 }

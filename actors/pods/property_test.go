@@ -52,7 +52,7 @@ func (s *storm) begin() {
 	here := small()
 	here.Registered = false
 	s.actor = newWith(Options{Sources: []messages.Address{messages.File, messages.APIServer}, Cluster: true, Board: board.New(),
-		Here: here}, s.store)("pods").(*actor)
+		LocalNode: here}, s.store)("pods").(*actor)
 	s.kit = supervisortest.New(s.tb, messages.Pods, s.actor)
 }
 
@@ -122,7 +122,7 @@ func (s *storm) audit() {
 func (s *storm) ended() {
 	uid, gone := s.uid(), rapid.Bool().Draw(s.T, "gone")
 	e := s.actor.entries[uid]
-	if e != nil && e.hasActor() && e.state != leaving && !gone && e.want != nil && !e.ends() {
+	if e != nil && e.hasActor() && e.state != leaving && !gone && e.wanted != nil && !e.ends() {
 		s.over[uid] = true
 	}
 	s.kit.Send(messages.PodAddress(uid), messages.PodEnded{UID: uid, Gone: gone, Status: &v1.PodStatus{Phase: v1.PodFailed}})
@@ -195,7 +195,7 @@ func TestAnyMessages(t *testing.T) {
 			s.check()
 			for uid := range s.orphans() {
 				source := marks[s.marks[uid]]
-				if _, heard := s.actor.sources.lists[source]; !ending[uid] && !heard && !s.actor.sources.heard() {
+				if _, heard := s.actor.sources.lists[source]; !ending[uid] && !heard && !s.actor.sources.synced() {
 					rt.Fatalf("pod %s is ended, and %s has not been heard", uid, s.marks[uid])
 				}
 			}

@@ -17,8 +17,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// publishing is the state of the snapshots.
-type publishing struct {
+// publishState is the state of the snapshots.
+type publishState struct {
 	due      bool                              // a snapshot is scheduled
 	pods     int                               // in the last snapshot
 	objects  []messages.ManifestProblem        // of the API server's objects, published beside the problems of sources
@@ -29,7 +29,7 @@ type publishing struct {
 
 // change reports whether a snapshot has to be scheduled, and the delay. A burst of changes makes one snapshot. The cost of a
 // snapshot and the rate of changes grow with the number of pods. The delay grows, too, so that the cost per pod does not.
-func (p *publishing) change() (after time.Duration, plan bool) {
+func (p *publishState) change() (after time.Duration, plan bool) {
 	plan, p.due = !p.due, true
 	return publishEvery + time.Duration(p.pods)*publishEach, plan
 }
@@ -44,12 +44,12 @@ func (a *actor) changed(ctx supervisors.Context) {
 func (a *actor) publish(ctx supervisors.Context) {
 	a.publishing.due = false
 	s := board.Snapshot{At: ctx.Now(), Runtime: a.node.runtime, Life: a.began, Audited: a.unready() == nil, Under: a.node.under,
-		Unheard: a.sources.unheard(), Problems: append(a.sources.problems(), a.publishing.objects...),
+		Unheard: a.sources.missing(), Problems: append(a.sources.problems(), a.publishing.objects...),
 		Pods: make([]board.Pod, 0, len(a.entries)), Held: a.publishing.held}
 	var spared []messages.ManifestProblem
 	for _, e := range a.entries {
 		ours := e.state == held || e.state == unclaimed && !a.opts.Unheard
-		if ours && e.found != nil && e.found.Alive() {
+		if ours && e.audited != nil && e.audited.Alive() {
 			s.Unclaimed++
 		}
 		switch {
@@ -61,14 +61,14 @@ func (a *actor) publish(ctx supervisors.Context) {
 			p.Held = heldOf(string(e.pod.UID), s.Held)
 			s.Pods = append(s.Pods, p)
 		case e.state == held:
-			s.Pods = append(s.Pods, board.Pod{Pod: e.want.pod, Status: &v1.PodStatus{Phase: v1.PodPending}, Source: e.want.source,
-				Phase: string(held), Waiting: e.why})
+			s.Pods = append(s.Pods, board.Pod{Pod: e.wanted.pod, Status: &v1.PodStatus{Phase: v1.PodPending},
+				Source: e.wanted.source, Phase: string(held), Waiting: e.why})
 		case e.state == over && e.deleted():
-			s.Over = append(s.Over, board.Pod{Pod: e.want.pod, Status: &e.want.pod.Status, Source: e.want.source,
-				Phase: string(over), Waiting: kept(e.want.pod)})
-			if !e.keptRecorded && len(e.want.pod.Finalizers) > 0 {
+			s.Over = append(s.Over, board.Pod{Pod: e.wanted.pod, Status: &e.wanted.pod.Status, Source: e.wanted.source,
+				Phase: string(over), Waiting: kept(e.wanted.pod)})
+			if !e.keptRecorded && len(e.wanted.pod.Finalizers) > 0 {
 				e.keptRecorded = true
-				recordWait(ctx, e.want.pod, *kept(e.want.pod))
+				recordWait(ctx, e.wanted.pod, *kept(e.wanted.pod))
 			}
 		case e.state == unclaimed:
 			if manifest := a.spared(e); manifest != "" {
@@ -98,7 +98,7 @@ func (a *actor) recordProblems(ctx supervisors.Context, now []messages.ManifestP
 			continue
 		}
 		var node string
-		if n := a.opts.Here.Node.Object; n != nil {
+		if n := a.opts.LocalNode.Node.Object; n != nil {
 			node = n.Name
 		}
 		e := messages.NodeEvent(node, v1.EventTypeWarning, messages.EventFailedValidation,
@@ -138,7 +138,7 @@ func (e *entry) published() board.Pod {
 	}
 	if e.ending != nil {
 		p.Ending, p.EndingSince, p.EndingGrace = e.ending.Reason, e.ending.Since, e.grace()
-		if e.taken != e.generation {
+		if e.ackedGeneration != e.generation {
 			p.Waiting = nil // the reason of a wait before the pod took its end
 		}
 	}
@@ -155,9 +155,9 @@ type fields struct {
 // unsupported returns the reason for which a pod of the API server cannot run as specified, or nil. Sources of manifests refuse
 // such pods, and admission refuses pods for another operating system that have not started.
 func (e *entry) unsupported() *messages.Reason {
-	pod := e.want.pod
+	pod := e.wanted.pod
 	foreign := pod.Spec.OS != nil && pod.Spec.OS.Name != v1.Linux
-	if e.want.source != messages.APIServer || foreign && (pod.Status.StartTime == nil || final(&pod.Status)) {
+	if e.wanted.source != messages.APIServer || foreign && (pod.Status.StartTime == nil || final(&pod.Status)) {
 		return nil
 	}
 	if e.fields.of == pod {
@@ -184,8 +184,8 @@ func (a *actor) hold(ctx supervisors.Context, e *entry, why messages.Reason, qui
 	if shown.Since = ctx.Now(); e.why != nil && e.why.Code == why.Code {
 		shown.Since = e.why.Since
 	}
-	e.why, e.quiet = &shown, quiet
-	was, pod := e.reported, e.want.pod
+	e.why, e.hidden = &shown, quiet
+	was, pod := e.reported, e.wanted.pod
 	taken := why.Code == messages.ReasonNameTaken || why.Code == messages.ReasonPredecessorEnding
 	if taken && e.nameless != why.Code {
 		e.nameless = why.Code
@@ -197,31 +197,31 @@ func (a *actor) hold(ctx supervisors.Context, e *entry, why messages.Reason, qui
 	e.reported.pod, e.reported.why = pod, why
 	if was.why != why {
 		ctx.Log().Warn("a pod is held", "pod", e.name, "podUID", e.uid, "reason", why.Code, "message", why.Message)
-		if e.found == nil && why.Code != messages.ReasonPreempting {
+		if e.audited == nil && why.Code != messages.ReasonPreempting {
 			recordWait(ctx, pod, why)
 		}
 	}
-	a.tellStatus(ctx, e)
+	a.sendStatus(ctx, e)
 }
 
-// tellStatus sends the status of one pod, unless no source ever listed it.
-func (a *actor) tellStatus(ctx supervisors.Context, e *entry) {
+// sendStatus sends the status of one pod, unless no source ever listed it.
+func (a *actor) sendStatus(ctx supervisors.Context, e *entry) {
 	if a.opts.Cluster && !e.orphan() {
 		ctx.Tell(messages.Status, e.statusWanted())
 	}
 }
 
-func (a *actor) tellStatuses(ctx supervisors.Context) {
+func (a *actor) sendStatuses(ctx supervisors.Context) {
 	if !a.opts.Cluster {
 		return
 	}
 	m := messages.PodStatusesWanted{Heard: a.phase == complete}
 	for _, e := range a.entries {
-		if e.state != unclaimed && (e.state != held || e.why != nil && !e.quiet) && !e.orphan() {
+		if e.state != unclaimed && (e.state != held || e.why != nil && !e.hidden) && !e.orphan() {
 			m.Pods = append(m.Pods, e.statusWanted())
 		}
 		if a.spared(e) != "" {
-			m.Pods = append(m.Pods, messages.PodStatusWanted{UID: e.uid, Pod: found.Pod(e.found), Static: true, Kept: true})
+			m.Pods = append(m.Pods, messages.PodStatusWanted{UID: e.uid, Pod: found.Pod(e.audited), Static: true, Kept: true})
 		}
 	}
 	slices.SortFunc(m.Pods, func(x, y messages.PodStatusWanted) int { return strings.Compare(x.UID, y.UID) })
@@ -233,8 +233,8 @@ func (e *entry) statusWanted() messages.PodStatusWanted {
 	out := messages.PodStatusWanted{UID: e.uid, Pod: e.pod, Static: e.source != messages.APIServer, Status: e.status,
 		Over: e.state == over || e.released}
 	if e.state == held {
-		out.Pod, out.Static = e.want.pod, e.want.source != messages.APIServer
-		if e.found == nil {
+		out.Pod, out.Static = e.wanted.pod, e.wanted.source != messages.APIServer
+		if e.audited == nil {
 			out.Status = &v1.PodStatus{Phase: v1.PodPending, Reason: e.why.Code, Message: e.why.Message,
 				ObservedGeneration: out.Pod.Generation}
 		}
@@ -250,22 +250,22 @@ func (a *actor) sweep(ctx supervisors.Context) {
 	unread := a.sources.unread()
 	for uid, e := range a.entries {
 		// Pods that wait for their predecessor stay, as do records of finished pods that an unread manifest may name.
-		if e.state != unclaimed || a.spared(e) != "" || unread && e.record != (record{}) && !a.sources.gone(uid) {
+		if e.state != unclaimed || a.spared(e) != "" || unread && e.record != (record{}) && !a.sources.reportedGone(uid) {
 			wanted[uid] = true
 		}
-		if e.state == finished && e.kept.Final != nil {
+		if e.state == finished && e.saved.Final != nil {
 			over[uid] = true
 		}
 		if e.runs() {
 			active[uid] = e.pod
 		}
-		if e.hasActor() && e.taken != e.generation {
+		if e.hasActor() && e.ackedGeneration != e.generation {
 			a.tell(ctx, e)
 		}
 	}
-	a.tellStatuses(ctx)
-	a.tellObjects(ctx, true)
-	a.tellHolding(ctx, true)
+	a.sendStatuses(ctx)
+	a.sendObjects(ctx, true)
+	a.sendHolding(ctx, true)
 	ctx.Tell(messages.Runtime, messages.KeepContainers{At: ctx.Now(), Wanted: wanted, Over: over, Heard: heard})
 	if a.unready() == nil { // an unknown pod may run, in a cgroup of its own
 		ctx.Tell(messages.Resources, messages.PodCgroupsWanted{UIDs: wanted, Heard: heard, Active: active})
@@ -283,9 +283,9 @@ func (a *actor) sweep(ctx supervisors.Context) {
 	}
 }
 
-// tellObjects sends the pods that use objects of the API server, if they have changed or again is set. On a standalone node there
+// sendObjects sends the pods that use objects of the API server, if they have changed or again is set. On a standalone node there
 // are none.
-func (a *actor) tellObjects(ctx supervisors.Context, again bool) {
+func (a *actor) sendObjects(ctx supervisors.Context, again bool) {
 	var using []*entry
 	for _, e := range a.entries {
 		if (e.runs() || e.ends()) && e.record.Final == nil && objectset.OfAPIServer(e.pod) {

@@ -27,7 +27,7 @@ func TestWhatAPodAwaitsWhileTheRuntimeIsAway(t *testing.T) {
 		"says why":   {away, entry{life: life{waiting: &messages.Reason{Code: "x"}}}, false},
 		"runtime up": {messages.RuntimeStateChanged{Ready: true}, entry{}, false},
 	} {
-		a := &actor{node: observed{runtime: c.runtime}}
+		a := &actor{node: nodeState{runtime: c.runtime}}
 		why := a.awaitsRuntime(&c.e)
 		if (why != nil) != c.want || why != nil && (*why != c.runtime.Reason || why == &a.node.runtime.Reason) {
 			t.Errorf("%s: %v", name, why)
@@ -37,7 +37,7 @@ func TestWhatAPodAwaitsWhileTheRuntimeIsAway(t *testing.T) {
 
 // A burst of changes makes one snapshot. The delay grows with the number of pods.
 func TestPublishing(t *testing.T) {
-	p := publishing{pods: 100}
+	p := publishState{pods: 100}
 	first, plan := p.change()
 	if _, again := p.change(); !plan || again || first != publishEvery+100*publishEach {
 		t.Errorf("planned %t after %v, and again %t", plan, first, again)

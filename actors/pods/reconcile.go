@@ -19,7 +19,7 @@ import (
 func (a *actor) entry(uid, name string, now time.Time) *entry {
 	e := a.entries[uid]
 	if e == nil {
-		e = &entry{uid: uid, state: unclaimed, seen: now}
+		e = &entry{uid: uid, state: unclaimed, firstSeen: now}
 		a.entries[uid] = e
 	}
 	e.name = cmp.Or(name, e.name)
@@ -31,24 +31,24 @@ func (a *actor) entry(uid, name string, now time.Time) *entry {
 func (a *actor) reconcile(ctx supervisors.Context) {
 	a.changed(ctx)
 	v := view{now: ctx.Now(), unready: a.unready(), up: !a.node.shutdown}
-	if a.phase == hearing && !a.opts.Unheard && a.sources.heard() {
+	if a.phase == hearing && !a.opts.Unheard && a.sources.synced() {
 		a.enterPhase(ctx, complete)
 		defer a.sweep(ctx)
 	}
-	defer a.tellObjects(ctx, false)
+	defer a.sendObjects(ctx, false)
 	successors := make(map[string]bool, len(a.wanted))
 	for _, e := range a.wanted {
 		successors[e.name] = true
 	}
 	for _, uid := range slices.Sorted(maps.Keys(a.entries)) {
 		e := a.entries[uid]
-		if e.state == held && e.want != nil {
+		if e.state == held && e.wanted != nil {
 			continue
 		}
-		v.successor = e.want == nil && successors[e.name]
+		v.successor = e.wanted == nil && successors[e.name]
 		v.orphan = v.unready == nil && a.orphaned(e)
 		a.step(ctx, e, &v)
-		if e.state == unclaimed && e.found == nil && e.record == (record{}) && e.goneAt.IsZero() {
+		if e.state == unclaimed && e.audited == nil && e.record == (record{}) && e.goneAt.IsZero() {
 			delete(a.entries, uid)
 		}
 	}
@@ -58,18 +58,18 @@ func (a *actor) reconcile(ctx supervisors.Context) {
 		if e.state != held {
 			continue
 		}
-		v.lacks, v.taken = nil, nil
+		v.lacks, v.nameTaken = nil, nil
 		if v.unready == nil {
-			v.lacks, v.taken = e.unsupported(), names.taken(e)
+			v.lacks, v.nameTaken = e.unsupported(), names.taken(e)
 		}
 		if a.step(ctx, e, &v) {
 			names.has[e.name] = e
 			fresh = append(fresh, e)
 		}
 	}
-	a.tellHolding(ctx, false)
+	a.sendHolding(ctx, false)
 	a.admitNew(ctx, fresh)
-	a.tellHolding(ctx, false)
+	a.sendHolding(ctx, false)
 }
 
 // step advances an entry as far as possible, and reports whether admission has to decide about it.
@@ -94,7 +94,7 @@ func (a *actor) step(ctx supervisors.Context, e *entry, v *view) (admit bool) {
 			a.renew(ctx, e)
 		}
 		if fx.why != nil {
-			a.hold(ctx, e, *fx.why, fx.quiet)
+			a.hold(ctx, e, *fx.why, fx.hidden)
 		}
 		if to == from || to == held {
 			return fx.admit
@@ -109,24 +109,24 @@ func (a *actor) entered(ctx supervisors.Context, e *entry, from state) {
 		ctx.Stop(e.uid)
 	case unclaimed:
 		e.before = nil
-		if from == leaving && e.want != nil && e.want.source != messages.APIServer {
+		if from == leaving && e.wanted != nil && e.wanted.source != messages.APIServer {
 			e.before = restartsOf(e.status)
 		}
-		if from == leaving && e.want != nil {
-			e.seen = ctx.Now()
-			metrics.PodRestarted(e.want.source != messages.APIServer)
+		if from == leaving && e.wanted != nil {
+			e.firstSeen = ctx.Now()
+			metrics.PodRestarted(e.wanted.source != messages.APIServer)
 		}
 		e.life, e.why = life{}, nil
-		if from == leaving && e.want != nil {
-			a.tellHolding(ctx, false) // a static pod with a changed manifest has its UID: what it had is released first
+		if from == leaving && e.wanted != nil {
+			a.sendHolding(ctx, false) // a static pod with a changed manifest has its UID: what it had is released first
 		}
 		if from == over || from == leaving { // the next life of the agent must not take a pod that runs by then for the old one
 			a.keep(ctx, e, record{})
 		}
 	case over:
-		e.pod = e.want.pod
+		e.pod = e.wanted.pod
 		a.keep(ctx, e, record{Final: e.record.Final})
-		a.tellStatus(ctx, e)
+		a.sendStatus(ctx, e)
 	default: // no actions
 	}
 }
@@ -149,19 +149,19 @@ func restartsOf(s *v1.PodStatus) *v1.PodStatus {
 
 func (a *actor) spawn(ctx supervisors.Context, e *entry) {
 	a.order++
-	lingers := e.record.Final != nil && e.found != nil && e.found.Alive()
+	lingers := e.record.Final != nil && e.audited != nil && e.audited.Alive()
 	e.life = life{order: a.order, generation: 1, failed: ctx.Now(), lingers: lingers}
-	if e.want != nil {
-		if e.source = e.want.source; e.source == messages.APIServer {
+	if e.wanted != nil {
+		if e.source = e.wanted.source; e.source == messages.APIServer {
 			e.allocation = e.lastAllocation()
 		}
-		e.setPod(e.want.pod)
+		e.setPod(e.wanted.pod)
 	} else {
-		e.pod, e.claim = found.Pod(e.found), found.Claim(e.found, e.record.Allocated)
+		e.pod, e.claim = found.Pod(e.audited), found.Claim(e.audited, e.record.Allocated)
 		metrics.OrphanedPods.WithLabelValues().Inc()
 	}
-	e.found, e.why, e.reported.pod, e.reported.why = nil, nil, nil, messages.Reason{}
-	metrics.WorkerStart.WithLabelValues().Observe(ctx.Now().Sub(e.seen).Seconds())
+	e.audited, e.why, e.reported.pod, e.reported.why = nil, nil, nil, messages.Reason{}
+	metrics.WorkerStart.WithLabelValues().Observe(ctx.Now().Sub(e.firstSeen).Seconds())
 	ctx.Spawn(e.uid)
 }
 
@@ -184,7 +184,7 @@ func (a *actor) takenNames() names {
 			if was := n.has[e.name]; was == nil || was.ending != nil {
 				n.has[e.name] = e
 			}
-		case e.found != nil && (e.want != nil || !a.sources.unwanted(e.found)):
+		case e.audited != nil && (e.wanted != nil || !a.sources.unwanted(e.audited)):
 			n.found[e.name] = append(n.found[e.name], e.uid)
 			if manifest := a.spared(e); manifest != "" {
 				n.spared[e.name] = manifest
@@ -201,7 +201,7 @@ func (n *names) taken(e *entry) *messages.Reason {
 		return &messages.Reason{Code: messages.ReasonPredecessorEnding, Message: "a pod of the same name is still ending"}
 	case by != nil:
 		return &messages.Reason{Code: messages.ReasonNameTaken, Message: fmt.Sprintf(
-			"%s wants a pod of the same name, which comes first: remove one of the two", by.want.source)}
+			"%s wants a pod of the same name, which comes first: remove one of the two", by.wanted.source)}
 	case len(uids) > 0 && !slices.Contains(uids, e.uid) && n.spared[e.name] != "":
 		return &messages.Reason{Code: messages.ReasonPredecessorFound, Message: "a pod of the same name runs, and is left " +
 			"as it is: " + n.spared[e.name] + " cannot be used, and may name it"}
@@ -222,8 +222,8 @@ func (a *actor) tell(ctx supervisors.Context, e *entry) {
 		return
 	}
 	m := messages.PodWanted{
-		Pod: e.pod, Generation: e.generation, Final: e.record.Final, Unkept: e.record.Final != e.kept.Final, Last: e.status,
-		ObjectGone: e.objectGone(), Order: e.order, Ending: e.ending, Fail: e.kept.Fail, Pending: e.pending,
+		Pod: e.pod, Generation: e.generation, Final: e.record.Final, Unkept: e.record.Final != e.saved.Final, Last: e.status,
+		ObjectGone: e.objectGone(), Order: e.order, Ending: e.ending, Fail: e.saved.Fail, Pending: e.pending,
 		Resized: e.record.Allocated != nil,
 	}
 	switch {
@@ -236,7 +236,7 @@ func (a *actor) tell(ctx supervisors.Context, e *entry) {
 	if !e.pod.Spec.HostNetwork {
 		m.NoNetwork = noNetwork(a.node.runtime)
 	}
-	e.goneTold = m.ObjectGone
+	e.objectGoneSent = m.ObjectGone
 	ctx.Tell(messages.PodAddress(e.uid), m)
 }
 
@@ -256,5 +256,5 @@ func (a *actor) stopped(ctx supervisors.Context, e *entry) {
 	e.goneAt = ctx.Now()
 	a.enter(ctx, e, to)
 	a.reconcile(ctx)
-	a.tellStatuses(ctx)
+	a.sendStatuses(ctx)
 }

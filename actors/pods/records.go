@@ -44,7 +44,7 @@ func (a *actor) loadDone(ctx supervisors.Context, m loadDone) {
 		e := a.entry(uid, "", ctx.Now())
 		e.record = r
 		if m.written {
-			e.kept = r
+			e.saved = r
 		}
 	}
 	a.enterPhase(ctx, auditing)
@@ -59,7 +59,7 @@ func (a *actor) loadDone(ctx supervisors.Context, m loadDone) {
 func (a *actor) keep(ctx supervisors.Context, e *entry, r record) {
 	if r != e.record {
 		if e.record = r; r == (record{}) {
-			e.kept = r
+			e.saved = r
 		}
 		a.save(ctx)
 	}
@@ -96,17 +96,17 @@ func (a *actor) save(ctx supervisors.Context) {
 func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 	a.checkpoints.busy = false
 	again := m.of != a.checkpoints.saves // the records have changed meanwhile, even if they changed back
-	var failed *unwritten
+	var failed *filesError
 	some := errors.As(m.problem, &failed)
 	a.tellProblem(ctx, m.problem)
 	for uid, e := range a.entries {
 		r := m.records[uid]
 		unkept := m.problem != nil && (!some || failed.uids[uid])
-		if e.record != r || e.kept == r || unkept && !e.ends() &&
-			(r.Final != nil || r.Fail == nil && r.Allocated != e.kept.Allocated) {
+		if e.record != r || e.saved == r || unkept && !e.ends() &&
+			(r.Final != nil || r.Fail == nil && r.Allocated != e.saved.Allocated) {
 			continue
 		}
-		e.kept = r
+		e.saved = r
 		e.allocated()
 		if e.hasActor() {
 			a.renew(ctx, e)
@@ -152,7 +152,7 @@ func (a *actor) ended(ctx supervisors.Context, e *entry, m messages.PodEnded) {
 	case m.Gone || e.state == leaving:
 	case m.Released && !e.released && e.state == ending:
 		e.released, e.status = true, cmp.Or(m.Status, e.status)
-		a.tellStatus(ctx, e)
+		a.sendStatus(ctx, e)
 		if e.objectGone() {
 			a.renew(ctx, e)
 		}
@@ -169,7 +169,7 @@ func (a *actor) ended(ctx supervisors.Context, e *entry, m messages.PodEnded) {
 			a.enter(ctx, e, finished)
 		}
 		a.reconsider(ctx)
-	case e.record == e.kept: // the answer was lost
+	case e.record == e.saved: // the answer was lost
 		a.renew(ctx, e)
 	case a.checkpoints.failed():
 		a.save(ctx)

@@ -19,26 +19,26 @@ import (
 // takePod takes the source's current version of the pod. The allocation stays.
 func (e *entry) takePod() {
 	was := e.pod
-	if e.source = e.want.source; e.source == messages.APIServer && e.desired != nil {
-		countRequested(e.desired, e.want.pod)
+	if e.source = e.wanted.source; e.source == messages.APIServer && e.desired != nil {
+		countRequested(e.desired, e.wanted.pod)
 	}
 	if e.source == messages.APIServer && e.allocation == nil && was != nil {
-		if has := podspec.AllocationOf(was); !has.IsOf(e.want.pod) {
+		if has := podspec.AllocationOf(was); !has.IsOf(e.wanted.pod) {
 			e.allocation = has
 		}
 	}
-	e.setPod(e.want.pod)
+	e.setPod(e.wanted.pod)
 }
 
 // recordMissing records an Event of an update that needs a feature which this node does not declare. The API server refuses such
 // updates if its admission plugin for declared features is on. The update continues and is judged like any other.
 func (a *actor) recordMissing(ctx supervisors.Context, e *entry) {
-	if e.desired == nil || e.want.source != messages.APIServer {
+	if e.desired == nil || e.wanted.source != messages.APIServer {
 		return
 	}
-	if text := a.opts.Here.Node.MissingForUpdate(e.desired, e.want.pod); text != "" {
+	if text := a.opts.LocalNode.Node.MissingForUpdate(e.desired, e.wanted.pod); text != "" {
 		ctx.Log().Warn("an update of a pod needs features of the node", "pod", e.name, "podUID", e.uid, "message", text)
-		recordEvent(ctx, e.want.pod, messages.EventFeaturesMissing, text)
+		recordEvent(ctx, e.wanted.pod, messages.EventFeaturesMissing, text)
 	}
 }
 
@@ -77,7 +77,7 @@ func (a *actor) resize(ctx supervisors.Context) {
 	slices.SortFunc(waiting, func(x, y *entry) int {
 		return cmp.Or(admission.Priority(x.desired, y.desired), x.since.Compare(y.since), int(x.order-y.order))
 	})
-	node := a.node.admits(&a.opts.Here, a.opts.Cluster)
+	node := a.node.admits(&a.opts.LocalNode, a.opts.Cluster)
 	for again := len(waiting) > 0; again; {
 		again = false
 		for _, e := range waiting {
@@ -87,7 +87,7 @@ func (a *actor) resize(ctx supervisors.Context) {
 		}
 	}
 	for _, e := range waiting {
-		a.undecided.some = a.undecided.some || e.pending != nil && e.admitted != e.desired
+		a.waiting.some = a.waiting.some || e.pending != nil && e.admitted != e.desired
 	}
 }
 
@@ -100,7 +100,7 @@ func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entr
 		r.Allocated = podspec.AllocationOf(e.desired)
 		a.keep(ctx, e, r)
 		if e.pending != nil && e.pending.Reason == v1.PodReasonDeferred {
-			metrics.DeferredResizes.WithLabelValues(a.undecided.trigger).Inc()
+			metrics.DeferredResizes.WithLabelValues(a.waiting.trigger).Inc()
 		}
 		e.admitted, e.since = e.desired, time.Time{}
 		ctx.Log().Info("a resize of a pod is admitted", "pod", e.name, "podUID", e.uid, "generation", e.desired.Generation)
@@ -125,7 +125,7 @@ func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entr
 
 // allocated applies an allocation that is on disk: it is sent to the actor next.
 func (e *entry) allocated() {
-	if l := e.kept.Allocated; l != nil && e.hasActor() && e.desired != nil {
+	if l := e.saved.Allocated; l != nil && e.hasActor() && e.desired != nil {
 		e.allocation = l
 		if e.setPod(e.desired); e.pod == e.desired {
 			e.pending = nil

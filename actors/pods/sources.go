@@ -19,8 +19,8 @@ type sources struct {
 	shutdown bool
 }
 
-// unheard returns the sources that have not reported their pods yet.
-func (s *sources) unheard() (out []messages.Address) {
+// missing returns the sources that have not reported their pods yet.
+func (s *sources) missing() (out []messages.Address) {
 	for _, source := range s.all {
 		if _, ok := s.lists[source]; !ok {
 			out = append(out, source)
@@ -29,8 +29,8 @@ func (s *sources) unheard() (out []messages.Address) {
 	return out
 }
 
-// heard reports whether all sources have reported. Without any source the owners of pods are unknown.
-func (s *sources) heard() bool { return len(s.all) > 0 && len(s.unheard()) == 0 }
+// synced reports whether all sources have reported. Without any source the owners of pods are unknown.
+func (s *sources) synced() bool { return len(s.all) > 0 && len(s.missing()) == 0 }
 
 // problems returns the problems of all sources.
 func (s *sources) problems() (out []messages.ManifestProblem) {
@@ -50,7 +50,7 @@ func (s *sources) unwanted(f *messages.PodFacts) bool {
 	if s.spares(f) != "" {
 		return false
 	}
-	if s.heard() {
+	if s.synced() {
 		return true
 	}
 	for _, sandbox := range f.Sandboxes {
@@ -103,8 +103,8 @@ func mayBeNamed(f *messages.PodFacts, name string) bool {
 	return full == name || strings.HasPrefix(full, name+"-")
 }
 
-// gone reports whether a source saw the pod leave its manifests.
-func (s *sources) gone(uid string) bool {
+// reportedGone reports whether a source saw the pod leave its manifests.
+func (s *sources) reportedGone(uid string) bool {
 	for _, said := range s.lists {
 		if said.Gone[uid] {
 			return true
@@ -128,10 +128,10 @@ func mayBeOf(f *messages.PodFacts, source messages.Address) bool {
 
 // spared returns the manifest for which the unlisted pod of an entry is left alone, or "".
 func (a *actor) spared(e *entry) string {
-	if e.state != unclaimed || e.want != nil || e.found == nil {
+	if e.state != unclaimed || e.wanted != nil || e.audited == nil {
 		return ""
 	}
-	return a.sources.spares(e.found)
+	return a.sources.spares(e.audited)
 }
 
 // unread reports whether any source has an unusable manifest.
@@ -152,8 +152,8 @@ func sparedProblem(e *entry, manifest string) messages.ManifestProblem {
 
 // orphaned reports whether a found pod belongs to no source.
 func (a *actor) orphaned(e *entry) bool {
-	return e.want == nil && e.found != nil && a.sources.unwanted(e.found) && (!a.opts.Unheard || a.opts.Own != "" &&
-		slices.ContainsFunc(e.found.Sandboxes, func(s messages.SandboxFact) bool { return s.Source == a.opts.Own }))
+	return e.wanted == nil && e.audited != nil && a.sources.unwanted(e.audited) && (!a.opts.Unheard || a.opts.Own != "" &&
+		slices.ContainsFunc(e.audited.Sandboxes, func(s messages.SandboxFact) bool { return s.Source == a.opts.Own }))
 }
 
 func (a *actor) sourceSays(ctx supervisors.Context, m messages.SourcePodsWanted) {
@@ -169,14 +169,14 @@ func (a *actor) sourceSays(ctx supervisors.Context, m messages.SourcePodsWanted)
 	a.sources.lists[m.Source] = m
 	// If two sources list the same UID, the one configured first wins.
 	for _, e := range a.entries {
-		e.want, e.within = nil, nil
+		e.wanted, e.within = nil, nil
 	}
 	a.wanted = nil
 	for _, s := range a.sources.all {
 		said := a.sources.lists[s]
 		for _, p := range said.Pods {
-			if e := a.entry(string(p.UID), fullName(p), ctx.Now()); e.want == nil {
-				e.want = &want{p, s}
+			if e := a.entry(string(p.UID), fullName(p), ctx.Now()); e.wanted == nil {
+				e.wanted = &desiredPod{p, s}
 				a.wanted = append(a.wanted, e)
 			}
 		}

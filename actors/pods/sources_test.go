@@ -34,8 +34,8 @@ func TestSources(t *testing.T) {
 		for i := range pods {
 			unwanted = append(unwanted, s.unwanted(&pods[i]))
 		}
-		if !slices.Equal(s.unheard(), c.unheard) || !slices.Equal(unwanted, c.unwanted) {
-			t.Errorf("of %v %v have told: %v have not, unwanted are %v", c.all, c.reported, s.unheard(), unwanted)
+		if !slices.Equal(s.missing(), c.unheard) || !slices.Equal(unwanted, c.unwanted) {
+			t.Errorf("of %v %v have told: %v have not, unwanted are %v", c.all, c.reported, s.missing(), unwanted)
 		}
 	}
 }

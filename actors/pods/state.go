@@ -45,33 +45,33 @@ var edges = map[state]map[state]string{
 	over:      {unclaimed: "pod is forgotten"},
 }
 
-// want is one pod as a source lists it.
-type want struct {
+// desiredPod is one pod as a source lists it.
+type desiredPod struct {
 	pod    *v1.Pod
 	source messages.Address
 }
 
 // entry is the state of one pod.
 type entry struct {
-	uid   string
-	name  string    // the full name; empty: not known yet
-	seen  time.Time // first time
-	state state
-	// want is the sources' current pod; nil: no source lists it.
-	want *want
+	uid       string
+	name      string    // the full name; empty: not known yet
+	firstSeen time.Time // first time
+	state     state
+	// wanted is the sources' current pod; nil: no source lists it.
+	wanted *desiredPod
 	// within is the grace period, in seconds, of a pod that no source lists any more; nil: its own.
 	within *int64
-	// found is the pod in the last audit, while it has no actor.
-	found *messages.PodFacts
+	// audited is the pod in the last audit, while it has no actor.
+	audited *messages.PodFacts
 	// before holds the restart counts of the previous life, of a pod that returned before that life had ended.
 	before *v1.PodStatus
 	// goneAt is when the removal of the pod was complete. Audits read before it do not count.
 	goneAt time.Time
 	// record is the desired content of the disk, kept the content that the disk has or cannot take.
-	record, kept record
+	record, saved record
 
-	why   *messages.Reason // the cause of the wait while held
-	quiet bool             // why is about this agent or transient, and is not reported
+	why    *messages.Reason // the cause of the wait while held
+	hidden bool             // why is about this agent or transient, and is not reported
 	// reported is the last report while held.
 	reported struct {
 		pod *v1.Pod
@@ -86,28 +86,28 @@ type entry struct {
 // life is the part of an entry that is reset with each new actor.
 type life struct {
 	pod *v1.Pod // the version for its actor: with the allocated resources that are on disk
-	resizing
-	allocating allocating
-	source     messages.Address
-	order      int64
-	ending     *messages.Ending
-	generation uint64           // of the desired state
-	taken      uint64           // the last generation that the pod's actor has acknowledged
-	failed     time.Time        // when the failure was decided, in this life of the pods actor
-	stuck      bool             // a missed grace period was reported
-	claim      *admission.Claim // of pod
-	status     *v1.PodStatus
-	phase      string // of its actor
-	released   bool   // nothing but dead containers and sandboxes is left of the deleted pod
-	goneTold   bool   // its actor was sent ObjectGone
-	lingers    bool   // it ran when its actor began, with its final status, and its end is not reported yet
-	waiting    *messages.Reason
-	holds      []messages.Reason
-	quarantine *messages.ChildQuarantined
+	resizeState
+	allocating      allocationState
+	source          messages.Address
+	order           int64
+	ending          *messages.Ending
+	generation      uint64           // of the desired state
+	ackedGeneration uint64           // the last generation that the pod's actor has acknowledged
+	failed          time.Time        // when the failure was decided, in this life of the pods actor
+	stuck           bool             // a missed grace period was reported
+	claim           *admission.Claim // of pod
+	status          *v1.PodStatus
+	phase           string // of its actor
+	released        bool   // nothing but dead containers and sandboxes is left of the deleted pod
+	objectGoneSent  bool   // its actor was sent ObjectGone
+	lingers         bool   // it ran when its actor began, with its final status, and its end is not reported yet
+	waiting         *messages.Reason
+	holds           []messages.Reason
+	quarantine      *messages.ChildQuarantined
 }
 
-// resizing is the state of the pod's resources (resize.go).
-type resizing struct {
+// resizeState is the state of the pod's resources (resize.go).
+type resizeState struct {
 	desired    *v1.Pod                 // the source's last version; nil if no source listed it
 	admitted   *v1.Pod                 // with the resources that count against others
 	allocation *podspec.Allocation     // the allocation for its actor; nil: the request of desired
@@ -135,7 +135,7 @@ func (e *entry) orphan() bool { return e.ending != nil && e.ending.Orphan }
 
 // deleted reports whether the pod is deleted at the API server.
 func (e *entry) deleted() bool {
-	return e.want != nil && e.want.source == messages.APIServer && e.want.pod.DeletionTimestamp != nil
+	return e.wanted != nil && e.wanted.source == messages.APIServer && e.wanted.pod.DeletionTimestamp != nil
 }
 
 // objectGone reports whether the API server's object of a released pod is gone. An API server that was restored may have it
@@ -147,7 +147,7 @@ type view struct {
 	now       time.Time
 	unready   *messages.Reason // the cause for which nothing can start yet
 	lacks     *messages.Reason // the unsupported fields that prevent a start
-	taken     *messages.Reason // another pod has its name
+	nameTaken *messages.Reason // another pod has its name
 	successor bool             // a source lists another pod with its name
 	orphan    bool             // its running containers belong to no source
 	up        bool             // the machine is not shutting down
@@ -155,12 +155,12 @@ type view struct {
 
 // effects are the actions in the new state.
 type effects struct {
-	why   *messages.Reason // the cause of the wait,
-	quiet bool             // which is not reported
-	admit bool             // admission decides about it
-	take  bool             // its actor takes the source's current version
-	end   *messages.Ending // the mode of its end from now on
-	renew bool             // its actor is sent the change
+	why    *messages.Reason // the cause of the wait,
+	hidden bool             // which is not reported
+	admit  bool             // admission decides about it
+	take   bool             // its actor takes the source's current version
+	end    *messages.Ending // the mode of its end from now on
+	renew  bool             // its actor is sent the change
 }
 
 // next returns the state that the pod should be in. It is pure.
@@ -168,7 +168,7 @@ func next(e *entry, v *view) (state, effects) {
 	switch e.state {
 	case unclaimed:
 		switch {
-		case e.want != nil:
+		case e.wanted != nil:
 			return held, effects{}
 		case v.orphan:
 			return ending, effects{end: &messages.Ending{
@@ -176,34 +176,34 @@ func next(e *entry, v *view) (state, effects) {
 		}
 	case held:
 		switch {
-		case e.want == nil:
+		case e.wanted == nil:
 			return unclaimed, effects{}
 		case v.unready != nil:
-			return held, effects{why: v.unready, quiet: true}
+			return held, effects{why: v.unready, hidden: true}
 		case e.deleted(): // nothing of it starts, and its remains are removed
-			return ending, effects{end: deletion(v.now, e.want.pod)}
+			return ending, effects{end: deletion(v.now, e.wanted.pod)}
 		case v.lacks != nil:
 			return held, effects{why: v.lacks}
-		case v.taken != nil:
-			return held, effects{why: v.taken, quiet: true}
+		case v.nameTaken != nil:
+			return held, effects{why: v.nameTaken, hidden: true}
 		}
 		return held, effects{admit: true}
 	case running, failing, finished:
 		switch {
-		case e.want == nil && v.successor:
+		case e.wanted == nil && v.successor:
 			return ending, effects{renew: true, end: &messages.Ending{Reason: "a changed manifest takes its place", Since: v.now}}
-		case e.want == nil:
+		case e.wanted == nil:
 			return ending, effects{renew: true, end: &messages.Ending{Reason: "no source lists it any more", Since: v.now,
 				Grace: e.within}}
 		case e.deleted():
-			return ending, effects{renew: true, end: deletion(v.now, e.want.pod), take: true}
+			return ending, effects{renew: true, end: deletion(v.now, e.wanted.pod), take: true}
 		case e.state == finished && v.up && e.endedWithMachine():
 			return ending, effects{renew: true, end: &messages.Ending{
 				Reason: "it is run again: the shutdown of the machine that it was ended for was cancelled", Since: v.now}}
-		case e.state == failing && e.quarantine != nil && e.kept.Fail != nil:
-			return clearing, effects{end: &messages.Ending{Reason: e.kept.Fail.Message, Since: v.now}}
+		case e.state == failing && e.quarantine != nil && e.saved.Fail != nil:
+			return clearing, effects{end: &messages.Ending{Reason: e.saved.Fail.Message, Since: v.now}}
 		}
-		return e.state, effects{take: e.desired != e.want.pod, renew: e.desired != e.want.pod}
+		return e.state, effects{take: e.desired != e.wanted.pod, renew: e.desired != e.wanted.pod}
 	case ending, replacing, clearing:
 		fx := hurry(e)
 		if e.state == ending && e.quarantine != nil {
@@ -232,17 +232,17 @@ const vanishedGrace = 1
 // its removal is complete.
 func hurry(e *entry) effects {
 	var within *int64
-	take := e.deleted() && e.desired != e.want.pod
+	take := e.deleted() && e.desired != e.wanted.pod
 	switch {
 	case take:
-		within = e.want.pod.DeletionGracePeriodSeconds
-	case e.want == nil && e.source == messages.APIServer && e.pod.DeletionTimestamp != nil:
+		within = e.wanted.pod.DeletionGracePeriodSeconds
+	case e.wanted == nil && e.source == messages.APIServer && e.pod.DeletionTimestamp != nil:
 		within = new(int64(vanishedGrace))
-	case e.want == nil:
+	case e.wanted == nil:
 		within = e.within
 	}
 	end := e.shortened(within)
-	return effects{take: take, end: end, renew: take || end != nil || e.objectGone() && !e.goneTold}
+	return effects{take: take, end: end, renew: take || end != nil || e.objectGone() && !e.objectGoneSent}
 }
 
 // grace returns the grace period of an ending pod, in seconds.

@@ -61,20 +61,20 @@ type checkpoints struct {
 // failed reports whether the disk is out of date and no write is in progress.
 func (c *checkpoints) failed() bool { return !c.busy && c.problem != "" }
 
-// unwritten is the error about files of pods that could not be written or removed.
-type unwritten struct {
+// filesError is the error about files of pods that could not be written or removed.
+type filesError struct {
 	uids map[string]bool
 	last error
 }
 
-func (u *unwritten) Error() string {
+func (u *filesError) Error() string {
 	if len(u.uids) == 1 {
 		return u.last.Error()
 	}
 	return fmt.Sprintf("%d files, the last: %v", len(u.uids), u.last)
 }
 
-func (u *unwritten) Unwrap() error { return u.last }
+func (u *filesError) Unwrap() error { return u.last }
 
 func newStore(dir string) *store {
 	s := &store{dir: filepath.Join(dir, "records"), written: map[string]record{}, aside: map[string]bool{},
@@ -92,7 +92,7 @@ func (s *store) write(records map[string]record) error {
 	if err := atomicfile.MakeDir(s.dir); err != nil {
 		return err
 	}
-	failed := unwritten{uids: map[string]bool{}}
+	failed := filesError{uids: map[string]bool{}}
 	done := func(uid string, err error) bool {
 		if err != nil {
 			failed.uids[uid], failed.last = true, err

@@ -93,7 +93,7 @@ func TestOneRecordThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := board.New()
-	kind := newWith(Options{Sources: []messages.Address{messages.File}, Board: b, Here: small()}, s)
+	kind := newWith(Options{Sources: []messages.Address{messages.File}, Board: b, LocalNode: small()}, s)
 	n := &node{Kit: supervisortest.New(t, messages.Pods, kind("pods")), board: b}
 	n.RunWork()
 	n.known()
@@ -163,7 +163,7 @@ func TestStore_ReadBackEndsNoRunningPod(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := supervisortest.New(t, messages.Pods, New(Options{
-			Sources: []messages.Address{messages.File}, Board: board.New(), Here: small(), Dir: dir})("pods"))
+			Sources: []messages.Address{messages.File}, Board: board.New(), LocalNode: small(), Dir: dir})("pods"))
 		k.RunWork()
 		f := messages.PodFacts{UID: "u", Name: "u", Namespace: "default"}
 		if c.alive {

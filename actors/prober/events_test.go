@@ -66,7 +66,7 @@ func TestAProbeThatCannotBeRunIsAnEvent(t *testing.T) {
 		{result: warning, message: "Probe terminated redirects"}, {result: success},
 	} {
 		for _, e := range s.count(time.Unix(1, 0), p, o) {
-			if n, ok := e.(news); ok {
+			if n, ok := e.(podEvent); ok {
 				got = append(got, n.reason+": "+n.message)
 			}
 		}

@@ -82,17 +82,17 @@ type actor struct {
 }
 
 type (
-	tick struct{}
-	ran  struct {
+	tick      struct{}
+	runResult struct {
 		probe   *probe
 		outcome outcome
 	}
-	loaded struct {
+	loadResult struct {
 		uid string
 		rec record
 		err error
 	}
-	saved struct {
+	saveResult struct {
 		uid string
 		err error
 	}
@@ -102,7 +102,7 @@ type (
 func (tick) Routine() {}
 
 // Routine implements messages.Routine.
-func (ran) Routine() {}
+func (runResult) Routine() {}
 
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
@@ -114,17 +114,17 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case tick:
 		a.timer = nil
 		a.do(ctx, a.state.tick(ctx.Now()))
-	case ran:
+	case runResult:
 		a.cuts[m.probe]()
 		delete(a.cuts, m.probe)
 		a.do(ctx, a.state.ran(ctx.Now(), m.probe, m.outcome))
-	case loaded:
+	case loadResult:
 		if m.err != nil {
 			ctx.Log().Warn("the last results of a pod's probes cannot be read; its containers are probed anew",
 				"pod", m.uid, "error", m.err)
 		}
 		a.do(ctx, a.state.read(ctx.Now(), m.uid, m.rec))
-	case saved:
+	case saveResult:
 		if m.err != nil {
 			ctx.Log().Warn("the results of a pod's probes cannot be written", "pod", m.uid, "error", m.err)
 		}
@@ -163,9 +163,9 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 			ctx.Tell(messages.PodAddress(e.results.UID), e.results)
 		case run:
 			a.run(ctx, e)
-		case note:
+		case logNote:
 			a.note(ctx, e)
-		case news:
+		case podEvent:
 			if a.opts.Events && e.pod != nil {
 				ctx.Tell(messages.Events, messages.PodEvent(e.pod, e.container, v1.EventTypeWarning, e.reason, e.message,
 					ctx.Now()))
@@ -174,12 +174,12 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 			dir := a.opts.RootDir
 			ctx.Do(supervisors.Work{Name: "read probe results", Timeout: diskTimeout, Run: func(context.Context) any {
 				rec, err := loadRecord(dir, e.uid)
-				return loaded{e.uid, rec, err}
+				return loadResult{e.uid, rec, err}
 			}})
 		case save:
 			dir := a.opts.RootDir
 			ctx.Do(supervisors.Work{Name: "keep probe results", Timeout: diskTimeout, Run: func(context.Context) any {
-				return saved{e.uid, saveRecord(dir, e.uid, e.rec)}
+				return saveResult{e.uid, saveRecord(dir, e.uid, e.rec)}
 			}})
 		}
 	}
@@ -202,11 +202,11 @@ func (a *actor) run(ctx supervisors.Context, e run) {
 		if opts.Observe != nil && of != nil && wanted.Err() == nil {
 			opts.Observe(Run{of, e.job.container.Name, e.job.kind, string(o.result), time.Since(began)})
 		}
-		return ran{e.probe, o}
+		return runResult{e.probe, o}
 	}})
 }
 
-func (a *actor) note(ctx supervisors.Context, n note) {
+func (a *actor) note(ctx supervisors.Context, n logNote) {
 	log := ctx.Log().With("pod", n.uid, "container", n.container, "probe", n.kind)
 	switch {
 	case n.result == unknown && n.changed:

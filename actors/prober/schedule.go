@@ -191,12 +191,12 @@ func (s *state) ran(now time.Time, p *probe, o outcome) []effect {
 	p.running = false
 	p.pod.running[p.pool]--
 	for _, e := range p.pod.held[p.pool] {
-		if !e.probe.gone {
+		if !e.probe.ended {
 			s.enqueue(e.probe, e.at)
 		}
 	}
 	p.pod.held[p.pool] = nil
-	if p.gone {
+	if p.ended {
 		return s.tick(now)
 	}
 	p.timedOut = o.timedOut
@@ -205,7 +205,7 @@ func (s *state) ran(now time.Time, p *probe, o outcome) []effect {
 		next = now // it took longer than its period
 	}
 	out := s.count(now, p, o)
-	if !p.gone {
+	if !p.ended {
 		s.enqueue(p, next)
 	}
 	return append(out, s.tick(now)...)

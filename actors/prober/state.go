@@ -51,7 +51,7 @@ type containerState struct {
 	id        string
 	startedAt time.Time
 	results   messages.ProbeResults
-	known     messages.ProbeResults // as the pod last confirmed
+	confirmed messages.ProbeResults // as the pod last confirmed
 	probes    map[messages.ProbeKind]*probe
 	failing   map[messages.ProbeKind]messages.FailingProbe
 }
@@ -66,9 +66,9 @@ type probe struct {
 	due       due
 	lane      lane // of its run in progress
 	running   bool
-	gone      bool // ended: later results are ignored
+	ended     bool // ended: later results are ignored
 	timedOut  bool // its latest run used up its whole time
-	blind     bool // the result of its latest run is unknown
+	unknown   bool // the result of its latest run is unknown
 	last      result
 	inRow     int32 // so many of the same outcome
 }
@@ -77,7 +77,7 @@ type probe struct {
 type effect any
 
 type (
-	// run starts one run of a probe; ran brings its outcome.
+	// run starts one run of a probe; runResult brings its outcome.
 	run struct {
 		probe *probe
 		job   job
@@ -85,23 +85,23 @@ type (
 	}
 	// report sends the results of a pod to its actor.
 	report struct{ results messages.ProbesObserved }
-	// load reads a pod's record from disk; loaded has the result.
+	// load reads a pod's record from disk; loadResult has the result.
 	load struct{ uid string }
-	// save writes the record; saved reports the attempt.
+	// save writes the record; saveResult reports the attempt.
 	save struct {
 		uid string
 		rec record
 	}
-	// note is for the log.
-	note struct {
+	// logNote is for the log.
+	logNote struct {
 		uid, container, message string
 		kind                    messages.ProbeKind
 		inRow                   int32
 		result                  result
 		changed                 bool
 	}
-	// news is for an event.
-	news struct {
+	// podEvent is for an event.
+	podEvent struct {
 		pod                        *v1.Pod
 		container, reason, message string
 	}
@@ -189,7 +189,7 @@ func (s *state) applyContainer(now time.Time, p *podState, w *messages.WatchedCo
 	}
 	results := w.Known
 	results.Learn(c.results)
-	c.spec, c.startedAt, c.known, c.results = w.Spec, w.StartedAt, w.Known, results
+	c.spec, c.startedAt, c.confirmed, c.results = w.Spec, w.StartedAt, w.Known, results
 	for _, kind := range messages.ProbeKinds {
 		spec := messages.Probe(w.Spec, kind)
 		if spec == nil || !slices.Contains(w.Run, kind) || finished(kind, *c.results.Of(kind)) {
@@ -230,7 +230,7 @@ func (s *state) drop(c *containerState) {
 // end ends one probe. A run in progress is cut off, and its result is ignored.
 func (s *state) end(c *containerState, kind messages.ProbeKind) {
 	if p := c.probes[kind]; p != nil {
-		p.gone = true
+		p.ended = true
 		if p.running {
 			s.cut = append(s.cut, p)
 		}
@@ -241,15 +241,15 @@ func (s *state) end(c *containerState, kind messages.ProbeKind) {
 
 // count applies the thresholds to one outcome. An unknown result does not count.
 func (s *state) count(now time.Time, p *probe, o outcome) []effect {
-	was := p.blind
-	p.blind = false
+	was := p.unknown
+	p.unknown = false
 	out := p.news(o, was)
 	if o.result == warning {
 		o.result = success
 	}
 	if o.result == unknown {
-		p.blind = true
-		return append(out, note{
+		p.unknown = true
+		return append(out, logNote{
 			uid: p.pod.uid, container: p.container.spec.Name, kind: p.kind, message: o.message, result: unknown, changed: !was,
 		})
 	}
@@ -268,7 +268,7 @@ func (s *state) count(now time.Time, p *probe, o outcome) []effect {
 	is := p.container.results.Of(p.kind)
 	changed := p.inRow >= threshold && *is != observed
 	if changed || (o.result == failure && p.inRow == 1) {
-		out = append(out, note{p.pod.uid, p.container.spec.Name, o.message, p.kind, p.inRow, o.result, changed})
+		out = append(out, logNote{p.pod.uid, p.container.spec.Name, o.message, p.kind, p.inRow, o.result, changed})
 	}
 	if !changed && worse && *is != messages.ProbeSucceeded {
 		out = append(out, s.report(now, p.pod))
@@ -309,7 +309,7 @@ func (p *probe) news(o outcome, wasBlind bool) []effect {
 	if o.result == success || (o.result == unknown && wasBlind) {
 		return nil
 	}
-	n := news{pod: p.pod.desired.Pod, container: p.container.spec.Name, reason: messages.EventUnhealthy}
+	n := podEvent{pod: p.pod.desired.Pod, container: p.container.spec.Name, reason: messages.EventUnhealthy}
 	kind := strings.ToUpper(string(p.kind)[:1]) + string(p.kind)[1:]
 	said := p.cleanMessage(o)
 	switch o.result {
@@ -337,7 +337,7 @@ func (s *state) report(now time.Time, p *podState) effect {
 			}
 		}
 		out.Containers = append(out.Containers, o)
-		confirmed = confirmed && c.results == c.known
+		confirmed = confirmed && c.results == c.confirmed
 	}
 	if confirmed {
 		p.again.take()

@@ -39,9 +39,9 @@ type (
 	lookDue  struct{}
 	retryDue struct{}
 	// graceDue ends the grace period of a runtime that is away.
-	graceDue struct{}
-	seen     struct{ Seen }
-	wrote    struct {
+	graceDue    struct{}
+	watchResult struct{ Seen }
+	writeResult struct {
 		write write
 		node  *v1.Node
 		err   error
@@ -64,15 +64,15 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.gather(ctx)
 		a.act(ctx)
 		a.sendNode(ctx)
-	case machineSeen:
+	case machineResult:
 		a.onMachine(ctx, m)
-	case networkSeen:
+	case networkResult:
 		a.onNetwork(ctx, m)
-	case imagesSeen:
+	case imagesResult:
 		a.onImages(ctx, m)
-	case seen:
+	case watchResult:
 		a.onSeen(ctx, m.Seen)
-	case wrote:
+	case writeResult:
 		a.onWrote(ctx, m)
 	case retryDue:
 		a.act(ctx)
@@ -81,7 +81,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.act(ctx)
 	case leaseDue:
 		a.renew(ctx)
-	case leased:
+	case leaseResult:
 		a.renewedLease(ctx, m)
 	case messages.RuntimeStateChanged:
 		a.onRuntime(ctx, m)
@@ -99,13 +99,13 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.act(ctx)
 	case messages.CSIDriversObserved:
 		a.onDrivers(ctx, m)
-	case csiWrote:
+	case csiWriteResult:
 		a.onCSIWrote(ctx, m)
 	case csiRetryDue:
 		a.csi.retry = nil
 		a.writeCSINode(ctx)
 	case messages.GetNode:
-		if a.state.heard { // otherwise the Node is sent as soon as it is known
+		if a.state.nodeKnown { // otherwise the Node is sent as soon as it is known
 			ctx.Reply(messages.NodeObserved{Node: a.state.node})
 		}
 	default:
@@ -115,7 +115,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 
 func (a *actor) start(ctx supervisors.Context) {
 	a.state = nodeState{
-		desired: a.opts.Desired, sizes: a.opts.Sizes, began: a.life.begin(ctx.Now()), every: a.opts.ReportFrequency,
+		desired: a.opts.Desired, sizes: a.opts.Sizes, began: a.life.begin(ctx.Now()), interval: a.opts.ReportFrequency,
 		random:     a.opts.Random,
 		registered: a.life.registered.Load(),
 	}
@@ -129,7 +129,7 @@ func (a *actor) start(ctx supervisors.Context) {
 func (a *actor) await(ctx supervisors.Context, version uint64) {
 	w := a.opts.Watch
 	ctx.Do(supervisors.Work{Name: "WatchNode", Timeout: watchTimeout, Run: func(ctx context.Context) any {
-		return seen{w.Next(ctx, version)}
+		return watchResult{w.Next(ctx, version)}
 	}})
 }
 
@@ -164,7 +164,7 @@ func (a *actor) noteRegistered(ctx supervisors.Context, known bool) {
 
 // sendNode sends the Node to the actors that use it.
 func (a *actor) sendNode(ctx supervisors.Context) {
-	if !a.state.heard {
+	if !a.state.nodeKnown {
 		return
 	}
 	a.life.startup.Observed(a.state.node, ctx.Now())
@@ -223,18 +223,18 @@ func (a *actor) act(ctx supervisors.Context) {
 				sub = []string{"status"}
 			}
 			node, err := nodes.Patch(ctx, name, types.StrategicMergePatchType, d.patch, metav1.PatchOptions{}, sub...)
-			return wrote{d, node, err}
+			return writeResult{d, node, err}
 		}
 		node, err := nodes.Create(ctx, d.create, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) { // created meanwhile; the next write patches the difference
 			d.create = nil
 			node, err = nodes.Get(ctx, name, metav1.GetOptions{})
 		}
-		return wrote{d, node, err}
+		return writeResult{d, node, err}
 	}})
 }
 
-func (a *actor) onWrote(ctx supervisors.Context, m wrote) {
+func (a *actor) onWrote(ctx supervisors.Context, m writeResult) {
 	a.writing = false
 	switch {
 	case m.err == nil:
@@ -249,7 +249,7 @@ func (a *actor) onWrote(ctx supervisors.Context, m wrote) {
 	a.act(ctx)
 }
 
-func (a *actor) wroteNode(ctx supervisors.Context, m wrote) {
+func (a *actor) wroteNode(ctx supervisors.Context, m writeResult) {
 	was := a.state.node
 	known := was != nil
 	if m.write.create != nil {
@@ -261,7 +261,7 @@ func (a *actor) wroteNode(ctx supervisors.Context, m wrote) {
 	if reset := a.opts.Sizes.Reset; reset != nil && (m.write.status || m.write.create != nil) {
 		reset()
 	}
-	a.state.heard = true
+	a.state.nodeKnown = true
 	if a.lastLogged != "" && a.state.metaFailed == "" {
 		ctx.Log().Info("the Node can be written again")
 		a.lastLogged = ""
@@ -322,7 +322,7 @@ type Inspection struct {
 
 func (a *actor) Inspect() any {
 	return Inspection{
-		Heard: a.state.heard, Registered: a.state.node != nil, Reported: a.state.reported, Leased: a.lease.renewed,
+		Heard: a.state.nodeKnown, Registered: a.state.node != nil, Reported: a.state.reported, Leased: a.lease.renewed,
 		Problems: a.opts.State.Load().Problems,
 	}
 }

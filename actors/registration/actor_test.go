@@ -530,7 +530,7 @@ func TestANewNodeIsNewsWhoeverTellsOfIt(t *testing.T) {
 	w.api.PrependReactor("create", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		_, node, err := clienttesting.ObjectReaction(w.api.Tracker())(a)
 		w.feed = Seen{Version: w.feed.Version + 1, Heard: w.feed.Heard + 1, Node: node.(*v1.Node)}
-		w.Send(messages.Registration, seen{w.feed})
+		w.Send(messages.Registration, watchResult{w.feed})
 		return true, node, err
 	})
 	w.start()

@@ -41,7 +41,7 @@ type csiState struct {
 }
 
 type (
-	csiWrote struct {
+	csiWriteResult struct {
 		observed messages.CSIDriversObserved
 		node     types.UID
 		err      error
@@ -86,11 +86,11 @@ func (a *actor) writeCSINode(ctx supervisors.Context) {
 				_, err = client.Update(ctx, now, metav1.UpdateOptions{})
 			}
 		}
-		return csiWrote{observed, node.UID, err}
+		return csiWriteResult{observed, node.UID, err}
 	}})
 }
 
-func (a *actor) onCSIWrote(ctx supervisors.Context, m csiWrote) {
+func (a *actor) onCSIWrote(ctx supervisors.Context, m csiWriteResult) {
 	c := &a.csi
 	c.writing = false
 	if m.err == nil {

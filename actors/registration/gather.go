@@ -25,14 +25,14 @@ const (
 
 // The results arrive in parts, so that readiness waits for none of them.
 type (
-	machineSeen struct {
+	machineResult struct {
 		machine   Machine
 		err       error
 		addresses []netip.Addr
 		unknown   error // the reading of the addresses failed
 	}
-	networkSeen struct{ problem error }
-	imagesSeen  struct {
+	networkResult struct{ problem error }
+	imagesResult  struct {
 		images []v1.ContainerImage
 		err    error
 	}
@@ -74,7 +74,7 @@ func (a *actor) lookAtMachine(ctx supervisors.Context) {
 	a.looking = true
 	o := a.opts
 	ctx.Do(supervisors.Work{Name: "LookAtMachine", Timeout: machineTimeout, Run: func(ctx context.Context) any {
-		var m machineSeen
+		var m machineResult
 		var addresses sync.WaitGroup
 		addresses.Go(func() {
 			m.unknown = guard.Call(supervisors.LogOf(ctx), "the node's addresses", func() (err error) {
@@ -88,7 +88,7 @@ func (a *actor) lookAtMachine(ctx supervisors.Context) {
 	}})
 }
 
-func (a *actor) onMachine(ctx supervisors.Context, m machineSeen) {
+func (a *actor) onMachine(ctx supervisors.Context, m machineResult) {
 	a.looking = false
 	f := &a.state.facts
 	switch was := f.machineErr; {
@@ -123,11 +123,11 @@ func (a *actor) askNetwork(ctx supervisors.Context) {
 	a.asking = true
 	ask := a.opts.Network
 	ctx.Do(supervisors.Work{Name: "AskNetwork", Timeout: networkTimeout, Run: func(ctx context.Context) any {
-		return networkSeen{ask(ctx)}
+		return networkResult{ask(ctx)}
 	}})
 }
 
-func (a *actor) onNetwork(ctx supervisors.Context, m networkSeen) {
+func (a *actor) onNetwork(ctx supervisors.Context, m networkResult) {
 	a.asking = false
 	switch f := &a.state.facts; {
 	case f.runtime.NetworkReady, errors.Is(m.problem, ErrNotKnown):
@@ -152,11 +152,11 @@ func (a *actor) listImages(ctx supervisors.Context) {
 	images, limit := a.opts.Images, a.opts.Desired.MaxImages
 	ctx.Do(supervisors.Work{Name: "ListImages", Timeout: imagesTimeout, Run: func(ctx context.Context) any {
 		all, err := images.ListImages(ctx, nil)
-		return imagesSeen{imagesOf(all, limit), err}
+		return imagesResult{imagesOf(all, limit), err}
 	}})
 }
 
-func (a *actor) onImages(ctx supervisors.Context, m imagesSeen) {
+func (a *actor) onImages(ctx supervisors.Context, m imagesResult) {
 	a.listing = false
 	if m.err != nil { // the actor runtime reports it
 		return

@@ -115,7 +115,7 @@ func (w *world) says(node *v1.Node, err error) {
 	if err == nil {
 		w.feed.Heard++
 	}
-	w.Send(messages.Registration, seen{w.feed})
+	w.Send(messages.Registration, watchResult{w.feed})
 	w.work()
 }
 

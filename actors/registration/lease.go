@@ -24,8 +24,8 @@ type leaseState struct {
 }
 
 type (
-	leaseDue struct{}
-	leased   struct {
+	leaseDue    struct{}
+	leaseResult struct {
 		lease *coordinationv1.Lease
 		// waiting means that the lease does not exist, and cannot be created before its owner, the Node.
 		waiting bool
@@ -71,13 +71,13 @@ func fill(l *coordinationv1.Lease, name string, seconds int32, node *v1.Node, no
 // renewLease updates the lease from its last known version, without a read: the agent is its only writer. On a conflict it reads
 // the lease first.
 func renewLease(ctx context.Context, client coordinationclient.LeaseInterface, name string, last *coordinationv1.Lease,
-	fill func(*coordinationv1.Lease), known bool) leased {
+	fill func(*coordinationv1.Lease), known bool) leaseResult {
 	if last != nil {
 		next := last.DeepCopy()
 		fill(next)
 		lease, err := client.Update(ctx, next, metav1.UpdateOptions{})
 		if err == nil || !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			return leased{lease: lease, err: err}
+			return leaseResult{lease: lease, err: err}
 		}
 	}
 	found, err := client.Get(ctx, name, metav1.GetOptions{})
@@ -86,19 +86,19 @@ func renewLease(ctx context.Context, client coordinationclient.LeaseInterface, n
 		next := found.DeepCopy()
 		fill(next)
 		lease, err := client.Update(ctx, next, metav1.UpdateOptions{})
-		return leased{lease: lease, err: err}
+		return leaseResult{lease: lease, err: err}
 	case !apierrors.IsNotFound(err):
-		return leased{err: err}
+		return leaseResult{err: err}
 	case !known:
-		return leased{waiting: true}
+		return leaseResult{waiting: true}
 	}
 	next := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: v1.NamespaceNodeLease}}
 	fill(next)
 	lease, err := client.Create(ctx, next, metav1.CreateOptions{})
-	return leased{lease: lease, err: err}
+	return leaseResult{lease: lease, err: err}
 }
 
-func (a *actor) renewedLease(ctx supervisors.Context, m leased) {
+func (a *actor) renewedLease(ctx supervisors.Context, m leaseResult) {
 	l := &a.lease
 	l.renewing = false
 	rest := a.renewEvery()

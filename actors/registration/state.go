@@ -15,17 +15,17 @@ import (
 
 // nodeState is the pure core: it holds the facts and decides the next write. It has no clock and does no I/O.
 type nodeState struct {
-	desired Desired
-	sizes   Sizes
-	began   time.Time // of the process
-	every   time.Duration
+	desired  Desired
+	sizes    Sizes
+	began    time.Time // of the process
+	interval time.Duration
 	// random is in [0, 1).
 	random func() float64
 
 	facts    facts
 	gathered bool
 
-	heard      bool     // the API server has answered whether the Node exists
+	nodeKnown  bool     // the API server has answered whether the Node exists
 	node       *v1.Node // the API server's; nil for none
 	watched    uint64   // the watch's version, which may lag behind the answer to a write
 	registered bool     // the Node existed during this process
@@ -47,7 +47,7 @@ type write struct {
 	create *v1.Node // the Node to create
 	patch  []byte   // of the existing Node
 	status bool     // the patch is of the status
-	over   *v1.Node // the known Node when the patch was composed; nil for none
+	base   *v1.Node // the known Node when the patch was composed; nil for none
 }
 
 func (d write) none() bool { return d.create == nil && d.patch == nil }
@@ -66,7 +66,7 @@ func (d write) name() string {
 
 // next returns the next write, if one is due.
 func (b *nodeState) next(now time.Time) (write, error) {
-	if !b.gathered || !b.heard || now.Before(b.retryAt) {
+	if !b.gathered || !b.nodeKnown || now.Before(b.retryAt) {
 		return write{}, nil
 	}
 	if b.node == nil {
@@ -82,7 +82,7 @@ func (b *nodeState) next(now time.Time) (write, error) {
 	case meta == nil:
 		b.reconciled, b.metaFailed = b.node.UID, ""
 	case !now.Before(b.metaAt.Add(writeRest)):
-		return write{patch: meta, over: b.node}, nil
+		return write{patch: meta, base: b.node}, nil
 	}
 	status := compose(b.desired, b.sizes, b.facts, b.node, b.began, now)
 	switch changed := differs(b.node, status); {
@@ -92,7 +92,7 @@ func (b *nodeState) next(now time.Time) (write, error) {
 		return write{}, nil // the next gathering decides
 	}
 	text, err := statusPatch(b.node, status)
-	return write{patch: text, status: true, over: b.node}, err
+	return write{patch: text, status: true, base: b.node}, err
 }
 
 // writeRest is the minimum time between writes, except for a changed condition: otherwise an API server or another writer that
@@ -117,7 +117,7 @@ func conditionChanged(node, status *v1.Node) bool {
 
 // due reports whether an unchanged status has to be reported.
 func (b *nodeState) due(now time.Time) bool {
-	return b.reported.IsZero() || now.Sub(b.reported) >= b.every+b.spread
+	return b.reported.IsZero() || now.Sub(b.reported) >= b.interval+b.spread
 }
 
 // observe records the watch's observation, and reports whether the Node changed.
@@ -132,8 +132,8 @@ func (b *nodeState) observe(s Seen) bool {
 	if b.watched = s.Heard; older(s.Node, b.node) {
 		return false // the watch lags behind the answer
 	}
-	changed := !b.heard || b.node != s.Node
-	b.heard = true
+	changed := !b.nodeKnown || b.node != s.Node
+	b.nodeKnown = true
 	if s.Node == nil && b.node != nil { // the failures were about the deleted Node
 		b.failures, b.retryAt, b.failed, b.metaFailed = 0, time.Time{}, "", ""
 	}
@@ -168,7 +168,7 @@ func (b *nodeState) done(d write, node *v1.Node, now time.Time) {
 		// its time.
 		b.spread = 0
 		if b.reported.IsZero() || b.node == nil || differs(b.node, node) {
-			b.spread = time.Duration((b.random() - 0.5) * float64(b.every))
+			b.spread = time.Duration((b.random() - 0.5) * float64(b.interval))
 		}
 		b.reported = now
 	}
@@ -179,7 +179,7 @@ func (b *nodeState) done(d write, node *v1.Node, now time.Time) {
 		b.metaAt, b.metaFailed = now, ""
 	}
 	// The watch may have a newer Node. A Node older than the patched one is the present one after a restored backup.
-	if !older(node, b.node) || older(node, d.over) {
+	if !older(node, b.node) || older(node, d.base) {
 		b.take(node)
 	}
 }
@@ -213,7 +213,7 @@ func (b *nodeState) problems() []string {
 		out = append(out, b.watching)
 	}
 	switch {
-	case !b.heard || b.node != nil || b.failed != "":
+	case !b.nodeKnown || b.node != nil || b.failed != "":
 	case b.registered:
 		out = append(out,
 			fmt.Sprintf("somebody has deleted the Node %s; as with the kubelet, it is made again when the agent is restarted",

@@ -40,16 +40,16 @@ func TestTheWatchLagsBehindAnAnswer(t *testing.T) {
 		"the watch is behind": {func(b *nodeState) { b.observe(saw("90")) }, "100"},
 		"it is ahead":         {func(b *nodeState) { b.observe(saw("110")) }, "110"},
 		"before an error":     {func(b *nodeState) { b.observe(failed) }, "100"},
-		"an answer goes back": {func(b *nodeState) { b.done(write{status: true, over: b.node}, at("u", "90"), noon) }, "90"},
+		"an answer goes back": {func(b *nodeState) { b.done(write{status: true, base: b.node}, at("u", "90"), noon) }, "90"},
 		"an answer that was late": {func(b *nodeState) {
-			d := write{over: b.node}
+			d := write{base: b.node}
 			b.observe(saw("120"))
 			b.done(d, at("u", "110"), noon)
 		}, "120"},
 	} {
-		b := nodeState{random: func() float64 { return 0.5 }, every: time.Minute}
+		b := nodeState{random: func() float64 { return 0.5 }, interval: time.Minute}
 		b.observe(Seen{Heard: 1000, Node: at("u", "80")})
-		b.done(write{status: true, over: b.node}, at("u", "100"), noon)
+		b.done(write{status: true, base: b.node}, at("u", "100"), noon)
 		c.how(&b)
 		if b.node.ResourceVersion != c.want {
 			t.Errorf("%s: %s is known", name, b.node.ResourceVersion)
@@ -59,7 +59,7 @@ func TestTheWatchLagsBehindAnAnswer(t *testing.T) {
 
 // A watch that broke before the Node existed does not remove a Node that was created meanwhile.
 func TestTheWatchHasNothingNewer(t *testing.T) {
-	b := nodeState{random: func() float64 { return 0.5 }, every: time.Minute}
+	b := nodeState{random: func() float64 { return 0.5 }, interval: time.Minute}
 	b.observe(Seen{Heard: 1})
 	b.done(write{create: at("u", "")}, at("u", "100"), time.Time{})
 	for _, err := range []error{errors.New("away"), nil} {

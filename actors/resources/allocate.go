@@ -92,7 +92,7 @@ func (a allocation) give(ctx context.Context, m messages.AllocateResources) mess
 		}
 		out.Refused = err.Error()
 		refusal, ofCPUs := errors.AsType[cpus.Refusal](err)
-		if _, caused := errors.AsType[messages.Caused](err); caused || ofCPUs {
+		if _, caused := errors.AsType[messages.CauseError](err); caused || ofCPUs {
 			out.Reason, out.Cause = refusal.Reason, messages.CauseOf(err)
 		}
 		break

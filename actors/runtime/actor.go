@@ -34,15 +34,15 @@ const (
 var edges = map[phase]phase{connecting: connected, connected: connecting}
 
 type actor struct {
-	opts  Options
-	phase phase
-	link  link
-	watch watch
-	audit audits
-	queue *readqueue.Queue
-	known map[string]*pod // by UID: the pods as last reported
-	bin   collector
-	cidrs cidrs
+	opts      Options
+	phase     phase
+	link      link
+	watch     watch
+	audit     audits
+	queue     *readqueue.Queue
+	reported  map[string]*pod // by UID: the pods as last reported
+	collector collector
+	cidrs     cidrs
 
 	leases leases
 }
@@ -55,9 +55,9 @@ type pod struct {
 
 func newActor(opts Options, nodeCIDRs *atomic.Pointer[string]) *actor {
 	return &actor{
-		opts: opts, phase: connecting, queue: readqueue.New(opts.MaxReads), known: map[string]*pod{},
-		link: link{snapshot: Snapshot{Endpoint: opts.Endpoint, Hints: ByPolling}},
-		bin:  collector{asked: map[string]time.Time{}}, cidrs: newCIDRs(opts.PodCIDR, nodeCIDRs),
+		opts: opts, phase: connecting, queue: readqueue.New(opts.MaxReads), reported: map[string]*pod{},
+		link:      link{snapshot: Snapshot{Endpoint: opts.Endpoint, Hints: ByPolling}},
+		collector: collector{readAt: map[string]time.Time{}}, cidrs: newCIDRs(opts.PodCIDR, nodeCIDRs),
 	}
 }
 
@@ -92,14 +92,14 @@ func (a *actor) become(ctx supervisors.Context, to phase) {
 		a.planSurvey(ctx)
 		a.pump(ctx)
 		a.cidrs.actual, a.cidrs.link = "", a.cidrs.link+1 // the runtime may be another one now
-		a.tellCIDRs(ctx)
+		a.sendCIDRs(ctx)
 	}
 }
 
 // connecting is the phase in which the runtime is checked until it answers. Requests are queued.
 func (a *actor) connecting(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
-	case checked:
+	case checkResult:
 		a.checkedConnecting(ctx, m)
 	case checkDue:
 		a.check(ctx)
@@ -112,7 +112,7 @@ func (a *actor) connecting(ctx supervisors.Context, msg any) {
 // connected is the phase in which the runtime answers.
 func (a *actor) connected(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
-	case checked:
+	case checkResult:
 		a.checkedConnected(ctx, m)
 	case checkDue:
 		a.check(ctx)
@@ -129,39 +129,39 @@ func (a *actor) connected(ctx supervisors.Context, msg any) {
 func (a *actor) always(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.ReadPod:
-		a.bin.asked[m.UID] = ctx.Now()
+		a.collector.readAt[m.UID] = ctx.Now()
 		a.queue.Ask(m.UID)
 		a.pump(ctx)
 	case messages.KeepContainers:
 		a.keep(ctx, m)
 	case messages.ReclaimContainers:
-		a.bin.reclaim = &m
+		a.collector.reclaim = &m
 		a.reclaimEnded(ctx)
 	case messages.ServiceStarted: // the actor logs has lost its containers
-		for _, p := range a.known {
+		for _, p := range a.reported {
 			ctx.Tell(messages.Logs, messages.ContainersChanged{Facts: p.facts})
 		}
 	case messages.GetAudit:
-		a.tellState(ctx)
+		a.sendState(ctx)
 		a.audit.everything = true
 		if a.phase == connected {
 			a.startAudit(ctx)
 		}
 	case readDone:
 		a.readEnded(ctx, m)
-	case settled:
+	case startsEnded:
 		a.queue.Settled(m.uid)
 		a.pump(ctx)
-	case rested:
+	case retryDue:
 		a.queue.Rested(m.uid)
 		a.pump(ctx)
-	case audited:
+	case auditResult:
 		a.auditEnded(ctx, m)
 	case happened:
 		a.hinted(ctx, m)
 	case waitDue:
 		a.wait(ctx)
-	case surveyed:
+	case surveyResult:
 		a.surveyEnded(ctx, m)
 	case removalEnded:
 		a.removedOne(ctx, m)
@@ -170,11 +170,11 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 	case leasesEnded:
 		a.leasesFreed(ctx, m)
 	case messages.NodeObserved:
-		a.wantCIDRs(ctx, m)
-	case cidrsPassed:
+		a.requestCIDRs(ctx, m)
+	case cidrsSent:
 		a.passedCIDRs(ctx, m)
 	case cidrsDue:
-		a.tellCIDRs(ctx)
+		a.sendCIDRs(ctx)
 	default:
 		ctx.Unhandled(msg)
 	}
@@ -183,17 +183,17 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 // keep records the desired pods. A first message, or one that has read fewer sources than the last, comes from a restarted pods
 // actor: it gets a full report at once, without waiting for the next audit.
 func (a *actor) keep(ctx supervisors.Context, m messages.KeepContainers) {
-	anew, all := !a.bin.known || a.bin.heard && !m.Heard, !a.bin.heard && m.Heard
-	a.bin.keep(m)
+	anew, all := !a.collector.received || a.collector.complete && !m.Heard, !a.collector.complete && m.Heard
+	a.collector.keep(m)
 	if all && a.phase == connected { // remains of a previous agent's pods need not wait
-		a.bin.goneOnly = true
+		a.collector.goneOnly = true
 		a.survey(ctx)
 	}
 	a.reclaimEnded(ctx) // eviction's earlier request
 	if !anew {
 		return
 	}
-	a.tellState(ctx)
+	a.sendState(ctx)
 	a.audit.everything = true
 	if a.phase == connected {
 		a.startAudit(ctx)
@@ -208,8 +208,8 @@ type (
 		busy bool // not read: the pod's own start operations are in flight
 		err  error
 	}
-	settled struct{ uid string }
-	rested  struct{ uid string }
+	startsEnded struct{ uid string }
+	retryDue    struct{ uid string }
 )
 
 const (
@@ -233,7 +233,7 @@ func (a *actor) pump(ctx supervisors.Context) {
 			return
 		}
 		var was messages.PodFacts
-		if p := a.known[uid]; p != nil {
+		if p := a.reported[uid]; p != nil {
 			was = p.facts
 		}
 		ctx.Do(supervisors.Work{Name: "read pod " + uid, Pod: uid, Timeout: readTimeout, Run: func(ctx context.Context) any {
@@ -258,7 +258,7 @@ func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
 			Run: func(ctx context.Context) any {
 				// The next reading checks for itself, however the wait ended.
 				_ = a.opts.Operations.Settle(ctx, cri.StartPrefix(m.uid))
-				return settled{m.uid}
+				return startsEnded{m.uid}
 			}})
 	case m.err != nil:
 		rest := a.queue.Failed(m.uid)
@@ -267,26 +267,26 @@ func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
 			level = slog.LevelWarn
 		}
 		ctx.Log().Log(context.Background(), level, "could not read a pod", "uid", m.uid, "error", m.err)
-		ctx.After(rest, rested{m.uid})
+		ctx.After(rest, retryDue{m.uid})
 		a.suspect(ctx, m.err)
 	default:
 		if m.read.odd != nil {
 			ctx.Log().Warn("left out containers or sandboxes with malformed labels", "pod", m.uid, "error", m.read.odd)
 		}
 		a.queue.Done(m.uid)
-		a.tellPod(ctx, m.read.facts, m.read.sig)
+		a.sendPod(ctx, m.read.facts, m.read.sig)
 	}
 	a.pump(ctx)
 }
 
-// tellPod sends a pod its facts and caches them. It forgets a pod that the CRI does not know.
-func (a *actor) tellPod(ctx supervisors.Context, f messages.PodFacts, sig uint64) {
+// sendPod sends a pod its facts and caches them. It forgets a pod that the CRI does not know.
+func (a *actor) sendPod(ctx supervisors.Context, f messages.PodFacts, sig uint64) {
 	f.Away = a.link.away
 	switch {
 	case len(f.Sandboxes) == 0 && len(f.Containers) == 0 && sig == 0:
-		delete(a.known, f.UID)
+		delete(a.reported, f.UID)
 	default:
-		a.known[f.UID] = &pod{f, sig}
+		a.reported[f.UID] = &pod{f, sig}
 	}
 	ctx.Tell(messages.Logs, messages.ContainersChanged{Facts: f})
 	ctx.Tell(messages.PodAddress(f.UID), messages.PodObserved{Facts: f})

@@ -29,8 +29,8 @@ type audits struct {
 }
 
 type (
-	auditDue struct{}
-	audited  struct {
+	auditDue    struct{}
+	auditResult struct {
 		sequence uint64
 		readAt   time.Time
 		pods     map[string]*readqueue.Listed
@@ -79,8 +79,8 @@ func (a *actor) auditAfter(ctx supervisors.Context, d time.Duration) {
 
 // auditAll lists sandboxes and containers. It watches for starts from before the first list until after the second. The listing
 // of every other pod is therefore complete, even if its sandbox was made between the two.
-func (a *actor) auditAll(ctx context.Context, uids []string, sequence uint64, readAt time.Time) audited {
-	m := audited{sequence: sequence, readAt: readAt, pods: map[string]*readqueue.Listed{}, starting: map[string]bool{}}
+func (a *actor) auditAll(ctx context.Context, uids []string, sequence uint64, readAt time.Time) auditResult {
+	m := auditResult{sequence: sequence, readAt: readAt, pods: map[string]*readqueue.Listed{}, starting: map[string]bool{}}
 	startedMeanwhile := a.opts.Operations.Watch()
 	all, only, err := a.listAll(ctx, uids)
 	for _, key := range startedMeanwhile() {
@@ -101,11 +101,11 @@ func (a *actor) auditAll(ctx context.Context, uids []string, sequence uint64, re
 
 // uids returns the UIDs of all known pods, whether or not the runtime has objects of them.
 func (a *actor) uids() []string {
-	w := a.bin.desired()
-	for uid := range a.known {
-		w.wanted[uid] = true
+	w := a.collector.desired()
+	for uid := range a.reported {
+		w.uids[uid] = true
 	}
-	return slices.Collect(maps.Keys(w.wanted))
+	return slices.Collect(maps.Keys(w.uids))
 }
 
 // judgeAudit reports when the runtime's lists become stale, and when they recover.
@@ -133,11 +133,11 @@ func (a *actor) judgeAudit(ctx supervisors.Context) {
 	}
 	s.Stale = stale
 	a.publish()
-	a.tellState(ctx)
+	a.sendState(ctx)
 }
 
 // auditEnded queues readings of the pods that differ from their last report, and plans the next audit.
-func (a *actor) auditEnded(ctx supervisors.Context, m audited) {
+func (a *actor) auditEnded(ctx supervisors.Context, m auditResult) {
 	a.audit.running = false
 	if a.phase != connected {
 		a.audit.next = time.Time{}
@@ -177,13 +177,13 @@ func (a *actor) auditEnded(ctx supervisors.Context, m audited) {
 	if len(m.starting) > 0 && !a.audit.split { // as after any start
 		a.auditAfter(ctx, a.opts.StartedPeriod)
 	}
-	a.tellState(ctx)
-	a.tellAudited(ctx, m, all)
+	a.sendState(ctx)
+	a.sendAudited(ctx, m, all)
 	a.pump(ctx)
 }
 
 // part returns the listing of a pod; nil if it is unknown or may be incomplete.
-func (m audited) part(uid string) *readqueue.Listed {
+func (m auditResult) part(uid string) *readqueue.Listed {
 	switch l := m.pods[uid]; {
 	case m.err != nil || m.starting[uid] || m.only != nil && !m.only[uid]:
 		return nil
@@ -219,9 +219,9 @@ func (a *actor) planAudit(ctx supervisors.Context) {
 
 // comparePods reports to pods directly where the audit suffices, and queues readings of the others. If all is true, it also
 // reports to unchanged pods.
-func (a *actor) comparePods(ctx supervisors.Context, m audited, all bool) {
+func (a *actor) comparePods(ctx supervisors.Context, m auditResult, all bool) {
 	for _, uid := range slices.Sorted(maps.Keys(m.pods)) {
-		l, p := m.pods[uid], a.known[uid]
+		l, p := m.pods[uid], a.reported[uid]
 		switch {
 		case m.starting[uid] || a.newer(uid, m.readAt):
 		case p == nil || p.sig != l.Sig:
@@ -230,32 +230,32 @@ func (a *actor) comparePods(ctx supervisors.Context, m audited, all bool) {
 			// The lists show the same objects in the same states, so the facts hold as of now.
 			f := p.facts
 			f.ReadAt = m.readAt
-			a.tellPod(ctx, f, p.sig)
+			a.sendPod(ctx, f, p.sig)
 		}
 	}
 	absent := map[string]bool{}
-	for uid := range a.known {
+	for uid := range a.reported {
 		absent[uid] = true
 	}
 	if all {
-		maps.Copy(absent, a.bin.wanted)
+		maps.Copy(absent, a.collector.desiredUIDs)
 	}
 	for _, uid := range slices.Sorted(maps.Keys(absent)) {
 		nothing := m.pods[uid] == nil && (m.only == nil || m.only[uid]) && !m.starting[uid]
 		if nothing && !a.newer(uid, m.readAt) && !a.queue.Pending(uid) {
-			a.tellPod(ctx, messages.PodFacts{UID: uid, ReadAt: m.readAt}, 0)
+			a.sendPod(ctx, messages.PodFacts{UID: uid, ReadAt: m.readAt}, 0)
 		}
 	}
 }
 
 // newer reports whether the pod was read after the audit began.
 func (a *actor) newer(uid string, readAt time.Time) bool {
-	p := a.known[uid]
+	p := a.reported[uid]
 	return p != nil && p.facts.ReadAt.After(readAt)
 }
 
-// tellAudited sends pods the list of all pods, if it has changed or all is true.
-func (a *actor) tellAudited(ctx supervisors.Context, m audited, all bool) {
+// sendAudited sends pods the list of all pods, if it has changed or all is true.
+func (a *actor) sendAudited(ctx supervisors.Context, m auditResult, all bool) {
 	now := make(map[string]uint64, len(m.pods))
 	for uid, l := range m.pods {
 		now[uid] = l.Sig

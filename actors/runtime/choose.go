@@ -30,26 +30,26 @@ type Policy struct {
 // DefaultPolicy returns the kubelet's policy: keep the newest dead instance of each container.
 func DefaultPolicy() Policy { return Policy{MinAge: 0, MaxPerContainer: 1, MaxTotal: -1} }
 
-// desired is the set of desired pods, as last sent by the actor pods.
-type desired struct {
-	wanted map[string]bool
-	heard  bool
-	// over are desired pods that never run again, and whose final status is on disk. The ends of the containers of all others
+// desiredPods is the set of desired pods, as last sent by the actor pods.
+type desiredPods struct {
+	uids     map[string]bool
+	complete bool
+	// finished are desired pods that never run again, and whose final status is on disk. The ends of the containers of all others
 	// are recorded only in the runtime.
-	over    map[string]bool
-	reclaim bool // the node is short of disk: all dead containers of pods that are over are removed
+	finished map[string]bool
+	reclaim  bool // the node is short of disk: all dead containers of pods that are over are removed
 }
 
-// gone reports whether the pod is not desired. That is certain only after every source was read.
-func (w desired) gone(uid string) bool { return w.heard && !w.wanted[uid] }
+// undesired reports whether the pod is not desired. That is certain only after every source was read.
+func (w desiredPods) undesired(uid string) bool { return w.complete && !w.uids[uid] }
 
 // spared reports whether the pod must not be touched, because a source that was not read yet may desire it.
-func (w desired) spared(uid string) bool { return !w.heard && !w.wanted[uid] }
+func (w desiredPods) spared(uid string) bool { return !w.complete && !w.uids[uid] }
 
 // removal lists the objects to remove of one pod, in this order.
 type removal struct {
 	uid        string
-	gone       bool
+	podGone    bool
 	containers []deadContainer // oldest first
 	sandboxes  []string
 	logs       []string // names of log folders
@@ -67,12 +67,12 @@ type holding struct {
 // choose returns the removals. It is pure. A pod that is gone loses all dead objects; another loses dead instances beyond the
 // limits and empty sandboxes other than the newest. Running or starting objects, and objects without a pod's labels, are never
 // chosen.
-func choose(p Policy, now time.Time, h holding, w desired) []removal {
+func choose(p Policy, now time.Time, h holding, w desiredPods) []removal {
 	byPod := h.ByPod()
 	out := map[string]*removal{}
 	of := func(uid string) *removal {
 		if out[uid] == nil {
-			out[uid] = &removal{uid: uid, gone: w.gone(uid)}
+			out[uid] = &removal{uid: uid, podGone: w.undesired(uid)}
 		}
 		return out[uid]
 	}
@@ -91,13 +91,13 @@ func choose(p Policy, now time.Time, h holding, w desired) []removal {
 			}
 			left = append(left, c.GetPodSandboxId())
 		}
-		if s := chooseSandboxes(l.Sandboxes, left, w.gone(uid)); len(s) > 0 {
+		if s := chooseSandboxes(l.Sandboxes, left, w.undesired(uid)); len(s) > 0 {
 			of(uid).sandboxes = s
 		}
 	}
 	for _, name := range h.logs {
 		uid, ok := logFolderUID(name)
-		if !ok || !w.gone(uid) {
+		if !ok || !w.undesired(uid) {
 			continue
 		}
 		l, r := byPod[uid], cmp.Or(out[uid], &removal{})
@@ -113,7 +113,7 @@ func choose(p Policy, now time.Time, h holding, w desired) []removal {
 type unit struct{ uid, name string }
 
 // chooseContainers returns the IDs of the containers to remove.
-func chooseContainers(p Policy, now time.Time, byPod map[string]facts.Listing, w desired) map[string]bool {
+func chooseContainers(p Policy, now time.Time, byPod map[string]facts.Listing, w desiredPods) map[string]bool {
 	toRemove := map[string]bool{}
 	kept := map[unit][]*runtimeapi.Container{} // newest first, without those younger than MinAge
 	for uid, l := range byPod {
@@ -124,9 +124,9 @@ func chooseContainers(p Policy, now time.Time, byPod map[string]facts.Listing, w
 			var dead []*runtimeapi.Container
 			for i, c := range instances {
 				switch {
-				case !removable(c, i == 0 && !w.gone(uid)) || tooYoung(c, now, p.MinAge):
-				case i == 0 && p.MaxPerContainer == 0 && !w.gone(uid) && !w.over[uid]: // the only record of its end
-				case w.gone(uid) || w.reclaim && w.over[uid]:
+				case !removable(c, i == 0 && !w.undesired(uid)) || tooYoung(c, now, p.MinAge):
+				case i == 0 && p.MaxPerContainer == 0 && !w.undesired(uid) && !w.finished[uid]: // the only record of its end
+				case w.undesired(uid) || w.reclaim && w.finished[uid]:
 					toRemove[c.GetId()] = true
 				default:
 					dead = append(dead, c)

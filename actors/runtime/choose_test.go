@@ -29,7 +29,7 @@ func TestChoose_ClockSetBack(t *testing.T) {
 		p.MinAge = least
 		have := parse("u/s0+ u/s0/a0x u/s0/a1x") // created a minute after each other
 		before := time.Unix(0, 0).Add(-time.Hour)
-		if got := written(choose(p, before, have, desired{heard: true, wanted: map[string]bool{"u": true}})); got != "u/s0/a0" {
+		if got := written(choose(p, before, have, desiredPods{complete: true, uids: map[string]bool{"u": true}})); got != "u/s0/a0" {
 			t.Errorf("minimum age %s: removes %q", least, got)
 		}
 	}
@@ -139,9 +139,9 @@ func TestChoose(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := desired{wanted: map[string]bool{}, heard: !tc.notHeard, over: map[string]bool{"over": true}}
+			w := desiredPods{uids: map[string]bool{}, complete: !tc.notHeard, finished: map[string]bool{"over": true}}
 			for _, uid := range strings.Fields(tc.wanted) {
-				w.wanted[uid] = true
+				w.uids[uid] = true
 			}
 			now := time.Unix(0, 0).Add(time.Hour + time.Minute)
 			if strings.HasPrefix(name, "old enough") {
@@ -163,7 +163,7 @@ func TestForeignIsNeverChosen(t *testing.T) {
 		&runtimeapi.Container{Id: "foreign", State: runtimeapi.ContainerState_CONTAINER_EXITED},
 		&runtimeapi.Container{Id: "nameless", Labels: podLabels("u", ""), Metadata: &runtimeapi.ContainerMetadata{},
 			State: runtimeapi.ContainerState_CONTAINER_EXITED})
-	if got := choose(Policy{}, time.Unix(1<<40, 0), h, desired{heard: true}); len(got) != 0 {
+	if got := choose(Policy{}, time.Unix(1<<40, 0), h, desiredPods{complete: true}); len(got) != 0 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -191,20 +191,20 @@ func TestChooseKeepsItsPromises(t *testing.T) {
 			MinAge:          time.Duration(rapid.IntRange(0, 5).Draw(t, "age")) * time.Minute,
 			MaxPerContainer: rapid.IntRange(-1, 2).Draw(t, "per"), MaxTotal: rapid.IntRange(-1, 3).Draw(t, "total"),
 		}
-		w := desired{wanted: map[string]bool{"u": rapid.Bool().Draw(t, "u"), "v": rapid.Bool().Draw(t, "v")},
-			heard: rapid.Bool().Draw(t, "heard"), reclaim: rapid.Bool().Draw(t, "reclaim")}
-		w.over = map[string]bool{"u": w.wanted["u"] && rapid.Bool().Draw(t, "over")}
+		w := desiredPods{uids: map[string]bool{"u": rapid.Bool().Draw(t, "u"), "v": rapid.Bool().Draw(t, "v")},
+			complete: rapid.Bool().Draw(t, "heard"), reclaim: rapid.Bool().Draw(t, "reclaim")}
+		w.finished = map[string]bool{"u": w.uids["u"] && rapid.Bool().Draw(t, "over")}
 		checkChoice(t, p, h, w, choose(p, time.Unix(0, 0).Add(10*time.Minute), h, w))
 	})
 }
 
-func checkChoice(t *rapid.T, p Policy, h holding, w desired, rs []removal) {
+func checkChoice(t *rapid.T, p Policy, h holding, w desiredPods, rs []removal) {
 	chosen := map[string]bool{}
 	for _, r := range rs {
 		if w.spared(r.uid) {
 			t.Fatalf("%s is neither known to be wanted nor gone", r.uid)
 		}
-		if len(r.logs) > 0 && !w.gone(r.uid) {
+		if len(r.logs) > 0 && !w.undesired(r.uid) {
 			t.Fatalf("logs of %s", r.uid)
 		}
 		for _, c := range r.containers {
@@ -223,7 +223,7 @@ func checkChoice(t *rapid.T, p Policy, h holding, w desired, rs []removal) {
 			t.Fatalf("%s goes with %s in it", c.PodSandboxId, c.Id)
 		}
 		current := instancesOf(facts.Listing{Containers: byUID(h, uid)})[c.Labels[cri.LabelContainerName]][0] == c
-		if chosen[c.Id] && current && w.wanted[uid] && (!w.over[uid] || !w.reclaim && p.MaxPerContainer != 0 ||
+		if chosen[c.Id] && current && w.uids[uid] && (!w.finished[uid] || !w.reclaim && p.MaxPerContainer != 0 ||
 			c.State != runtimeapi.ContainerState_CONTAINER_EXITED) {
 			t.Fatalf("%s is current", c.Id)
 		}

@@ -21,40 +21,40 @@ import (
 
 // collector is the state of garbage collection.
 type collector struct {
-	known  bool // the desired pods were received
-	heard  bool
-	wanted map[string]bool
-	over   map[string]bool // KeepContainers.Over
-	// asked maps pods to the time of their ReadPod, if later than the last list of desired pods: they may be newer than that
+	received    bool // the desired pods were received
+	complete    bool
+	desiredUIDs map[string]bool
+	finished    map[string]bool // KeepContainers.Over
+	// readAt maps pods to the time of their ReadPod, if later than the last list of desired pods: they may be newer than that
 	// list.
-	asked    map[string]time.Time
+	readAt   map[string]time.Time
 	surveys  bool // a survey is in progress
 	goneOnly bool // the next survey is limited to pods that are gone
 	// reclaim is eviction's request until a survey begins for it; reclaiming is the request behind the current collection.
 	reclaim, reclaiming *messages.ReclaimContainers
 	reclaimed           messages.ContainersReclaimed
-	line                []removal
+	queue               []removal
 	removing            int
-	kept                map[string]bool // log folders already reported because they hold other files
+	reportedFolders     map[string]bool // log folders already reported because they hold other files
 	timer               supervisors.Timer
 }
 
 type (
-	collectDue struct{}
-	surveyed   struct {
+	collectDue   struct{}
+	surveyResult struct {
 		holding holding
 		err     error
 	}
 	removalEnded struct {
 		uid string
 		err error
-		removed
+		removalResult
 	}
-	// removed is the result of a removal.
-	removed struct {
-		things int
-		freed  int64            // bytes of logs
-		kept   map[string]error // the log folders that hold other files
+	// removalResult is the result of a removal.
+	removalResult struct {
+		things      int
+		freed       int64            // bytes of logs
+		keptFolders map[string]error // the log folders that hold other files
 	}
 )
 
@@ -67,39 +67,39 @@ const (
 )
 
 func (c *collector) keep(m messages.KeepContainers) {
-	c.known, c.heard, c.wanted, c.over = true, m.Heard, m.Wanted, m.Over
-	maps.DeleteFunc(c.asked, func(_ string, at time.Time) bool { return at.Before(m.At) })
+	c.received, c.complete, c.desiredUIDs, c.finished = true, m.Heard, m.Wanted, m.Over
+	maps.DeleteFunc(c.readAt, func(_ string, at time.Time) bool { return at.Before(m.At) })
 }
 
 // desired returns the currently desired pods.
-func (c *collector) desired() desired {
-	w := desired{wanted: make(map[string]bool, len(c.wanted)+len(c.asked)), heard: c.heard, over: maps.Clone(c.over),
-		reclaim: c.reclaiming != nil}
-	maps.Copy(w.wanted, c.wanted)
-	for uid := range c.asked {
-		w.wanted[uid] = true
-		delete(w.over, uid) // it may be a new pod with the same UID
+func (c *collector) desired() desiredPods {
+	w := desiredPods{uids: make(map[string]bool, len(c.desiredUIDs)+len(c.readAt)), complete: c.complete,
+		finished: maps.Clone(c.finished), reclaim: c.reclaiming != nil}
+	maps.Copy(w.uids, c.desiredUIDs)
+	for uid := range c.readAt {
+		w.uids[uid] = true
+		delete(w.finished, uid) // it may be a new pod with the same UID
 	}
 	return w
 }
 
 func (a *actor) planSurvey(ctx supervisors.Context) {
-	supervisors.Cancel(a.bin.timer)
-	a.bin.timer = ctx.After(a.opts.CollectPeriod, collectDue{})
+	supervisors.Cancel(a.collector.timer)
+	a.collector.timer = ctx.After(a.opts.CollectPeriod, collectDue{})
 }
 
 func (a *actor) survey(ctx supervisors.Context) {
 	a.planSurvey(ctx)
-	if !a.bin.known || a.bin.surveys || len(a.bin.line) > 0 || a.bin.removing > 0 {
+	if !a.collector.received || a.collector.surveys || len(a.collector.queue) > 0 || a.collector.removing > 0 {
 		return // the desired pods are unknown, or the last collection is still running
 	}
-	a.bin.surveys = true
-	a.bin.reclaiming, a.bin.reclaim, a.bin.reclaimed = a.bin.reclaim, nil, messages.ContainersReclaimed{}
+	a.collector.surveys = true
+	a.collector.reclaiming, a.collector.reclaim, a.collector.reclaimed = a.collector.reclaim, nil, messages.ContainersReclaimed{}
 	uids := a.uids()
 	ctx.Do(supervisors.Work{Name: "survey", Timeout: surveyTimeout, Run: func(ctx context.Context) any {
 		logs, err := logFolders(a.opts.PodLogsDir) // before the lists, so that they cover the pod of each folder
 		if err != nil {
-			return surveyed{err: err}
+			return surveyResult{err: err}
 		}
 		all, only, err := a.listAll(ctx, uids)
 		if err == nil && only == nil {
@@ -111,7 +111,7 @@ func (a *actor) survey(ctx supervisors.Context) {
 			uid, ok := logFolderUID(name)
 			return ok && a.opts.Foreign(uid)
 		})
-		return surveyed{holding{all, logs}, err}
+		return surveyResult{holding{all, logs}, err}
 	}})
 }
 
@@ -130,35 +130,35 @@ func logFolders(dir string) (names []string, err error) {
 	return root.Names(".")
 }
 
-func (a *actor) surveyEnded(ctx supervisors.Context, m surveyed) {
-	a.bin.surveys = false
+func (a *actor) surveyEnded(ctx supervisors.Context, m surveyResult) {
+	a.collector.surveys = false
 	if m.err != nil {
 		ctx.Log().Debug("survey of dead containers failed", "error", m.err)
 		a.suspect(ctx, m.err)
-		a.bin.reclaimed.Lack = m.err.Error()
+		a.collector.reclaimed.Problem = m.err.Error()
 		a.reclaimEnded(ctx)
 		return
 	}
-	maps.DeleteFunc(a.bin.kept, func(name string, _ bool) bool { return !slices.Contains(m.holding.logs, name) })
-	a.bin.line = choose(*a.opts.Collect, ctx.Now(), m.holding, a.bin.desired())
-	if a.bin.goneOnly && a.bin.reclaiming == nil {
-		a.bin.line = slices.DeleteFunc(a.bin.line, func(r removal) bool { return !r.gone })
+	maps.DeleteFunc(a.collector.reportedFolders, func(name string, _ bool) bool { return !slices.Contains(m.holding.logs, name) })
+	a.collector.queue = choose(*a.opts.Collect, ctx.Now(), m.holding, a.collector.desired())
+	if a.collector.goneOnly && a.collector.reclaiming == nil {
+		a.collector.queue = slices.DeleteFunc(a.collector.queue, func(r removal) bool { return !r.podGone })
 	}
-	a.bin.goneOnly = false
+	a.collector.goneOnly = false
 	a.removeNext(ctx)
 }
 
 // removeNext starts removals. It checks each pod again, because it may have returned. A pod that returns during its removal is
 // read afterwards.
 func (a *actor) removeNext(ctx supervisors.Context) {
-	for a.bin.removing < maxRemovals && len(a.bin.line) > 0 {
-		r := a.bin.line[0]
-		a.bin.line = a.bin.line[1:]
-		if a.phase != connected || r.gone && !a.bin.desired().gone(r.uid) {
+	for a.collector.removing < maxRemovals && len(a.collector.queue) > 0 {
+		r := a.collector.queue[0]
+		a.collector.queue = a.collector.queue[1:]
+		if a.phase != connected || r.podGone && !a.collector.desired().undesired(r.uid) {
 			continue
 		}
-		a.bin.removing++
-		if r.gone {
+		a.collector.removing++
+		if r.podGone {
 			a.queue.Hold(r.uid)
 		}
 		ctx.Do(supervisors.Work{Name: "remove the remains of pod " + r.uid, Pod: r.uid,
@@ -173,22 +173,22 @@ func (a *actor) removeNext(ctx supervisors.Context) {
 
 // reclaimEnded reports a finished collection to eviction, and starts the next requested one.
 func (a *actor) reclaimEnded(ctx supervisors.Context) {
-	if a.bin.surveys || a.bin.removing > 0 || len(a.bin.line) > 0 {
+	if a.collector.surveys || a.collector.removing > 0 || len(a.collector.queue) > 0 {
 		return
 	}
-	if a.bin.reclaiming != nil {
-		a.bin.reclaiming = nil
-		ctx.Tell(messages.Eviction, a.bin.reclaimed)
+	if a.collector.reclaiming != nil {
+		a.collector.reclaiming = nil
+		ctx.Tell(messages.Eviction, a.collector.reclaimed)
 	}
-	if a.bin.reclaim != nil && a.phase == connected {
+	if a.collector.reclaim != nil && a.phase == connected {
 		a.survey(ctx)
 	}
 }
 
 func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
-	a.bin.removing--
-	a.bin.reclaimed.Removed += m.things
-	a.bin.reclaimed.Freed += m.freed
+	a.collector.removing--
+	a.collector.reclaimed.Removed += m.things
+	a.collector.reclaimed.Freed += m.freed
 	a.queue.Release(m.uid)
 	if m.things > 0 {
 		level := slog.LevelDebug
@@ -198,12 +198,12 @@ func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
 		ctx.Log().Log(context.Background(), level, "removed dead containers, sandboxes and logs of a pod", "pod", m.uid,
 			"objects", m.things, "freedBytes", m.freed)
 	}
-	for name, err := range m.kept {
-		if !a.bin.kept[name] {
-			if a.bin.kept == nil {
-				a.bin.kept = map[string]bool{}
+	for name, err := range m.keptFolders {
+		if !a.collector.reportedFolders[name] {
+			if a.collector.reportedFolders == nil {
+				a.collector.reportedFolders = map[string]bool{}
 			}
-			a.bin.kept[name] = true
+			a.collector.reportedFolders[name] = true
 			ctx.Log().Warn("kept a folder among the logs of pods; move other files out and it is removed",
 				"folder", name, "error", err)
 		}
@@ -215,7 +215,7 @@ func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
 			ctx.Tell(messages.Events, messages.NodeEvent(a.opts.NodeName, v1.EventTypeWarning, messages.EventContainerGCFailed,
 				m.err.Error(), ctx.Now()))
 		}
-		a.bin.reclaimed.Lack = m.err.Error()
+		a.collector.reclaimed.Problem = m.err.Error()
 		a.suspect(ctx, m.err)
 	}
 	a.removeNext(ctx)
@@ -223,12 +223,12 @@ func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
 }
 
 // remove removes the objects chosen of one pod. A container's log is removed first, so that a failure is retried. A sandbox is
-// removed after its containers, since it would take them along, and a log folder after all its writers.
-func (a *actor) remove(ctx context.Context, r removal) (done removed, err error) {
-	if r.gone && len(a.opts.Operations.InFlight(r.uid+"/")) > 0 {
+// removalResult after its containers, since it would take them along, and a log folder after all its writers.
+func (a *actor) remove(ctx context.Context, r removal) (done removalResult, err error) {
+	if r.podGone && len(a.opts.Operations.InFlight(r.uid+"/")) > 0 {
 		return done, nil // an operation on the pod is still in flight
 	}
-	done.kept = map[string]error{}
+	done.keptFolders = map[string]error{}
 	ctx, freed := safepath.CountFreed(ctx)
 	defer func() { done.freed = freed.Load() }()
 	var problems []error
@@ -259,7 +259,7 @@ func (a *actor) remove(ctx context.Context, r removal) (done removed, err error)
 		for _, name := range r.logs {
 			err := removeLogs(ctx, a.opts.PodLogsDir, name)
 			if _, kept := errors.AsType[*otherFileError](err); kept {
-				done.kept[name] = err
+				done.keptFolders[name] = err
 			} else {
 				tried(err)
 			}

@@ -129,13 +129,13 @@ func TestReclaim(t *testing.T) {
 	if got := f.took(); !strings.HasSuffix(got, "sandboxes containers rm:over/s0/a0") {
 		t.Errorf("calls %s", got)
 	}
-	if got := answer(); len(got) != 1 || got[0].Removed != 1 || got[0].Lack != "" {
+	if got := answer(); len(got) != 1 || got[0].Removed != 1 || got[0].Problem != "" {
 		t.Errorf("answered %+v", got)
 	}
 	f.fail("containers", errors.New("away"))
 	r.Send(messages.Eviction, messages.ReclaimContainers{})
 	r.RunOne(r.take("survey"))
-	if got := answer(); len(got) != 1 || got[0].Lack == "" {
+	if got := answer(); len(got) != 1 || got[0].Problem == "" {
 		t.Errorf("of a runtime that is away: %+v", got)
 	}
 }

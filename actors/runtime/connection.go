@@ -28,7 +28,7 @@ type link struct {
 }
 
 type (
-	checked struct {
+	checkResult struct {
 		version *runtimeapi.VersionResponse
 		status  *runtimeapi.StatusResponse
 		config  *runtimeapi.RuntimeConfigResponse // nil when not requested, or not supported
@@ -59,11 +59,11 @@ func (a *actor) check(ctx supervisors.Context) {
 	ctx.Do(supervisors.Work{Name: "Version, Status, RuntimeConfig", Timeout: checkTimeout, Run: func(ctx context.Context) any {
 		version, err := a.opts.CRI.Version(ctx)
 		if err != nil {
-			return checked{err: err}
+			return checkResult{err: err}
 		}
 		status, err := a.opts.CRI.Status(ctx, false)
 		if err != nil || !first {
-			return checked{version: version, status: status, err: err}
+			return checkResult{version: version, status: status, err: err}
 		}
 		config, err := a.opts.CRI.RuntimeConfig(ctx) // constant until the runtime restarts
 		outdated := cri.IsUnimplemented(err)
@@ -71,7 +71,7 @@ func (a *actor) check(ctx supervisors.Context) {
 			err = nil
 		}
 		metrics.RuntimeOutdated(outdated)
-		return checked{version, status, config, err}
+		return checkResult{version, status, config, err}
 	}})
 }
 
@@ -95,7 +95,7 @@ func (a *actor) suspect(ctx supervisors.Context, err error) {
 	}
 }
 
-func (a *actor) checkedConnecting(ctx supervisors.Context, m checked) {
+func (a *actor) checkedConnecting(ctx supervisors.Context, m checkResult) {
 	a.link.checking, a.link.again = false, false
 	if reason := a.judge(m); reason != nil {
 		a.link.failures++
@@ -120,12 +120,12 @@ func (a *actor) checkedConnecting(ctx supervisors.Context, m checked) {
 		"endpoint", s.Endpoint, "name", s.Name, "version", s.Version, "api", s.APIVersion)
 	a.logNetwork(ctx, true)
 	a.publish()
-	a.tellState(ctx)
+	a.sendState(ctx)
 	a.become(ctx, connected)
 	a.reclaimEnded(ctx) // eviction's earlier request
 }
 
-func (a *actor) checkedConnected(ctx supervisors.Context, m checked) {
+func (a *actor) checkedConnected(ctx supervisors.Context, m checkResult) {
 	again := a.link.again
 	a.link.checking, a.link.again = false, false
 	if reason := a.judge(m); reason != nil {
@@ -141,7 +141,7 @@ func (a *actor) checkedConnected(ctx supervisors.Context, m checked) {
 	a.logNetwork(ctx, was.NetworkReady)
 	a.publish()
 	if now := a.link.snapshot; now.NetworkReady != was.NetworkReady || now.NetworkReason != was.NetworkReason {
-		a.tellState(ctx)
+		a.sendState(ctx)
 	}
 	a.judgeAudit(ctx)
 	if again {
@@ -165,11 +165,11 @@ func (a *actor) away(ctx supervisors.Context, reason messages.Reason) {
 		ctx.Log().Warn("waiting for the container runtime", "endpoint", s.Endpoint, "reason", reason.Message)
 	}
 	if changed || ctx.Now().Sub(a.link.reportedAt) >= statusPeriod {
-		a.tellState(ctx)
+		a.sendState(ctx)
 	}
 }
 
-func (a *actor) tellState(ctx supervisors.Context) {
+func (a *actor) sendState(ctx supervisors.Context) {
 	a.link.reportedAt = ctx.Now()
 	s := a.link.snapshot
 	state := messages.RuntimeStateChanged{
@@ -198,7 +198,7 @@ func (a *actor) logNetwork(ctx supervisors.Context, was bool) {
 }
 
 // judge returns the reason why the runtime is not usable; nil if it is.
-func (a *actor) judge(m checked) *messages.Reason {
+func (a *actor) judge(m checkResult) *messages.Reason {
 	at := "the container runtime at " + a.opts.Endpoint
 	c := condition(m.status, runtimeapi.RuntimeReady)
 	switch {

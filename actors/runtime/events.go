@@ -84,8 +84,8 @@ func (e *Events) Wait(ctx context.Context) Batch {
 	}
 }
 
-// Standing reports whether a subscription is open, so that the next Wait returns new events.
-func (e *Events) Standing() bool {
+// Subscribed reports whether a subscription is open, so that the next Wait returns new events.
+func (e *Events) Subscribed() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.standing
@@ -182,7 +182,7 @@ var subscribeRetry = backoff.Policy{First: 200 * time.Millisecond, Max: 10 * tim
 // open.
 func (a *actor) watchAgain(ctx supervisors.Context) {
 	a.watch.failures = 0
-	if a.opts.Events != nil && a.opts.Events.Standing() {
+	if a.opts.Events != nil && a.opts.Events.Subscribed() {
 		a.setHints(ByEvents)
 	}
 	a.wait(ctx)

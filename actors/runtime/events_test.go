@@ -69,11 +69,11 @@ func TestEventsAreCoalesced(t *testing.T) {
 	s := newStream()
 	e := NewEvents(s, slog.New(slog.DiscardHandler))
 	defer e.Close()
-	if e.Standing() {
+	if e.Subscribed() {
 		t.Error("stands before it began")
 	}
 	subscribe(t, e, s)
-	if !e.Standing() {
+	if !e.Subscribed() {
 		t.Error("does not stand")
 	}
 	started := stopped("v")
@@ -143,7 +143,7 @@ func TestEventsBeginAgainAfterTheirEnd(t *testing.T) {
 		}
 		b = e.Wait(context.Background())
 	}
-	if !errors.Is(b.Ended, broken) || e.Standing() {
+	if !errors.Is(b.Ended, broken) || e.Subscribed() {
 		t.Fatalf("%+v", b)
 	}
 	subscribe(t, e, s)
@@ -174,7 +174,7 @@ func TestAPanicEndsTheSubscriptionAlone(t *testing.T) {
 	if b.Ended == nil { // its start came first; the end follows
 		b = e.Wait(context.Background())
 	}
-	if b.Ended == nil || e.Standing() {
+	if b.Ended == nil || e.Subscribed() {
 		t.Fatalf("%+v", b)
 	}
 	subscribe(t, e, s.stream)

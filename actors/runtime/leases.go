@@ -64,7 +64,7 @@ type (
 )
 
 // countSandboxes updates the absences from an audit that covers all sandboxes.
-func (a *actor) countSandboxes(ctx supervisors.Context, m audited) {
+func (a *actor) countSandboxes(ctx supervisors.Context, m auditResult) {
 	l := &a.leases
 	if a.opts.SandboxesFile == "" || m.only != nil || len(m.pods) == 0 || l.working {
 		return

@@ -32,7 +32,7 @@ func newCIDRs(configured string, node *atomic.Pointer[string]) cidrs {
 }
 
 type (
-	cidrsPassed struct {
+	cidrsSent struct {
 		cidrs string
 		link  int // the link at its start
 		err   error
@@ -45,19 +45,19 @@ const (
 	cidrsRest    = 5 * time.Second
 )
 
-// wantCIDRs handles the Node's ranges. A Node without any changes nothing, as with the kubelet.
-func (a *actor) wantCIDRs(ctx supervisors.Context, m messages.NodeObserved) {
+// requestCIDRs handles the Node's ranges. A Node without any changes nothing, as with the kubelet.
+func (a *actor) requestCIDRs(ctx supervisors.Context, m messages.NodeObserved) {
 	if m.Node == nil || len(m.Node.Spec.PodCIDRs) == 0 {
 		return
 	}
 	ranges := strings.Join(m.Node.Spec.PodCIDRs, ",")
 	a.cidrs.desired = ranges
 	a.cidrs.node.Store(&ranges)
-	a.tellCIDRs(ctx)
+	a.sendCIDRs(ctx)
 }
 
-// tellCIDRs sends the runtime ranges that it has not accepted yet. It joins an operation that an earlier actor started.
-func (a *actor) tellCIDRs(ctx supervisors.Context) {
+// sendCIDRs sends the runtime ranges that it has not accepted yet. It joins an operation that an earlier actor started.
+func (a *actor) sendCIDRs(ctx supervisors.Context) {
 	c := &a.cidrs
 	if a.phase != connected || c.telling || c.desired == "" {
 		return
@@ -73,11 +73,11 @@ func (a *actor) tellCIDRs(ctx supervisors.Context) {
 			return wanted, runtime.UpdateRuntimeConfig(ctx, wanted)
 		})
 		text, _ := did.(string)
-		return cidrsPassed{text, link, err}
+		return cidrsSent{text, link, err}
 	}})
 }
 
-func (a *actor) passedCIDRs(ctx supervisors.Context, m cidrsPassed) {
+func (a *actor) passedCIDRs(ctx supervisors.Context, m cidrsSent) {
 	c := &a.cidrs
 	c.telling = false
 	switch {
@@ -107,7 +107,7 @@ func (a *actor) passedCIDRs(ctx supervisors.Context, m cidrsPassed) {
 		a.suspect(ctx, m.err)
 		return
 	}
-	a.tellCIDRs(ctx) // the ranges may have changed meanwhile
+	a.sendCIDRs(ctx) // the ranges may have changed meanwhile
 }
 
 // refused publishes why the runtime rejects the ranges; empty: it does not.

@@ -133,7 +133,7 @@ type Inspection struct {
 func (a *actor) Inspect() any {
 	toRead, reading, _ := a.queue.Counts()
 	return Inspection{
-		Phase: string(a.phase), Runtime: a.link.snapshot, Pods: len(a.known),
-		ToRead: toRead, Reading: reading, ToRemove: len(a.bin.line) + a.bin.removing, PodCIDR: a.cidrs.actual,
+		Phase: string(a.phase), Runtime: a.link.snapshot, Pods: len(a.reported),
+		ToRead: toRead, Reading: reading, ToRemove: len(a.collector.queue) + a.collector.removing, PodCIDR: a.cidrs.actual,
 	}
 }

@@ -37,8 +37,8 @@ type actor struct {
 }
 
 type (
-	look   struct{}
-	looked struct{ listeners []Listener }
+	look           struct{}
+	listenerResult struct{ listeners []Listener }
 )
 
 // Receive implements supervisors.Actor.
@@ -46,8 +46,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started, look:
 		a.look(ctx)
-	case looked:
-		a.looked(ctx, m)
+	case listenerResult:
+		a.handleListeners(ctx, m)
 	default:
 		ctx.Unhandled(msg)
 	}
@@ -60,11 +60,11 @@ func (a *actor) look(ctx supervisors.Context) {
 	}
 	a.looking = true
 	ctx.Do(supervisors.Work{Name: "open the listeners", Timeout: openTimeout, Run: func(ctx context.Context) any {
-		return looked{a.listeners.ensure(ctx)}
+		return listenerResult{a.listeners.ensure(ctx)}
 	}})
 }
 
-func (a *actor) looked(ctx supervisors.Context, m looked) {
+func (a *actor) handleListeners(ctx supervisors.Context, m listenerResult) {
 	a.looking = false
 	failed := false
 	for _, l := range m.listeners {

@@ -44,9 +44,9 @@ type Options struct {
 }
 
 const (
-	tellEvery  = 10 * time.Second
-	awaitLimit = time.Hour
-	retryAfter = time.Minute // where logind cannot be reached
+	reportEvery = 10 * time.Second
+	awaitLimit  = time.Hour
+	retryAfter  = time.Minute // where logind cannot be reached
 )
 
 // New is the constructor of the actor.
@@ -69,11 +69,11 @@ type (
 		underway bool
 		err      error
 	}
-	tellDue    struct{}
+	reportDue  struct{}
 	awaitDue   struct{}
 	groupEnded struct {
 		generation int
-		left       int // pods that have not ended in time
+		remaining  int // pods that have not ended in time
 	}
 	// done is the end of work that nothing waits for.
 	done struct {
@@ -87,14 +87,14 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
 		a.await(ctx)
-		ctx.After(tellEvery, tellDue{})
+		ctx.After(reportEvery, reportDue{})
 	case awaitDue:
 		a.await(ctx)
 	case observed:
 		a.onObserved(ctx, m)
-	case tellDue:
-		ctx.After(tellEvery, tellDue{})
-		a.tell(ctx)
+	case reportDue:
+		ctx.After(reportEvery, reportDue{})
+		a.report(ctx)
 		if a.underway && a.group < len(a.opts.Groups) {
 			a.evict(ctx) // again: messages may be lost, and pods may have arrived
 		}
@@ -102,8 +102,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		if m.generation != a.generation {
 			return
 		}
-		if m.left > 0 {
-			ctx.Log().Warn("pods did not end in their share of the machine's shutdown", "pods", m.left, "priority",
+		if m.remaining > 0 {
+			ctx.Log().Warn("pods did not end in their share of the machine's shutdown", "pods", m.remaining, "priority",
 				a.opts.Groups[a.group].Priority)
 		}
 		a.end(ctx, a.group+1)
@@ -142,7 +142,7 @@ func (a *actor) onObserved(ctx supervisors.Context, m observed) {
 	if m.underway != a.underway {
 		a.underway = m.underway
 		a.generation++
-		a.tell(ctx)
+		a.report(ctx)
 		event := "Shutdown manager detected shutdown cancellation"
 		if a.underway {
 			event = "Shutdown manager detected shutdown event"
@@ -161,7 +161,7 @@ func (a *actor) onObserved(ctx supervisors.Context, m observed) {
 	a.await(ctx)
 }
 
-func (a *actor) tell(ctx supervisors.Context) {
+func (a *actor) report(ctx supervisors.Context) {
 	ctx.Tell(messages.Pods, messages.NodeShutdownObserved{Underway: a.underway})
 	ctx.Tell(messages.Registration, messages.NodeShutdownObserved{Underway: a.underway})
 }
@@ -173,7 +173,7 @@ func (a *actor) end(ctx supervisors.Context, group int) {
 		ctx.Log().Info("the machine's shutdown goes on")
 		a.keepTimes(ctx, time.Time{}, ctx.Now())
 		release := a.opts.Inhibitor.Release
-		ctx.Do(supervisors.Work{Name: "let the shutdown go on", Timeout: tellEvery, Run: func(context.Context) any {
+		ctx.Do(supervisors.Work{Name: "let the shutdown go on", Timeout: reportEvery, Run: func(context.Context) any {
 			return done{"could not let the machine's shutdown go on", release()}
 		}})
 		return

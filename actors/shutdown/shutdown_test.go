@@ -95,7 +95,7 @@ func TestPodsEndGroupByGroup(t *testing.T) {
 	r.login.under = true
 	r.works(await)
 	r.expect("begun", "pods true; registration true; plain 20")
-	r.Advance(tellEvery)
+	r.Advance(reportEvery)
 	r.expect("told again", "pods true; registration true; plain 20")
 	if r.login.released != 0 {
 		t.Error("the shutdown went on")
@@ -109,7 +109,7 @@ func TestPodsEndGroupByGroup(t *testing.T) {
 	if r.login.released != 1 {
 		t.Error("the shutdown does not go on")
 	}
-	r.Advance(tellEvery)
+	r.Advance(reportEvery)
 	r.expect("afterwards", "pods true; registration true")
 }
 
@@ -126,7 +126,7 @@ func TestACancelledShutdownEndsNothingMore(t *testing.T) {
 	r.publish(plain, system)
 	r.works(end)
 	r.expect("the group that was being ended", "")
-	r.Advance(tellEvery)
+	r.Advance(reportEvery)
 	r.expect("later", "pods false; registration false")
 	if r.login.released != 0 {
 		t.Error("the lock was given up")

@@ -41,8 +41,8 @@ type queuedWalk struct {
 	urgent bool
 }
 
-// walked is sent when a walk has ended, or has taken so long that others need its place.
-type walked struct {
+// walkResult is sent when a walk has ended, or has taken so long that others need its place.
+type walkResult struct {
 	uid   types.UID
 	ended bool
 }
@@ -54,13 +54,13 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.record(ctx) // after a restart, recording goes on
 	case messages.RecordFigures:
 		a.record(ctx)
-	case sampled:
+	case sampleResult:
 		ctx.After(history.Every, sampleDue{})
 	case sampleDue:
 		a.sample(ctx)
 	case messages.MeasureUsage:
 		a.measure(ctx, m)
-	case walked:
+	case walkResult:
 		a.onWalked(ctx, m)
 	default:
 		ctx.Unhandled(msg)
@@ -156,12 +156,12 @@ func (a *actor) begin(ctx supervisors.Context, p *v1.Pod) {
 	ctx.Do(supervisors.Work{Name: "MeasureUsage", Timeout: walkTimeout + partTimeout, Run: func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, walkTimeout)
 		defer cancel()
-		return walked{p.UID, a.collector.walkPod(ctx, p)}
+		return walkResult{p.UID, a.collector.walkPod(ctx, p)}
 	}})
 }
 
 // onWalked frees the place of a walk. A walk that has not ended goes on in turns with other long ones.
-func (a *actor) onWalked(ctx supervisors.Context, m walked) {
+func (a *actor) onWalked(ctx supervisors.Context, m walkResult) {
 	usage := a.collector.usage
 	delete(a.walking, m.uid)
 	maps.DeleteFunc(a.long, func(uid types.UID, _ bool) bool { return !usage.running(uid) })
@@ -221,7 +221,7 @@ func (b *usageBoard) summary() (measured int, failed []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for uid, u := range b.pods {
-		if err := u.lack(); err != nil {
+		if err := u.figuresError(); err != nil {
 			failed = append(failed, string(uid)+": "+err.Error())
 		}
 	}

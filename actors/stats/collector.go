@@ -254,8 +254,8 @@ func (c *Collector) collect(ctx context.Context, age time.Duration, all bool, ur
 	for i := range f.pods {
 		p := &f.pods[i]
 		p.usage = c.usage.of(p.Pod.Pod.UID)
-		if all && p.usage != nil && p.usage.lack() != nil {
-			f.lacks = append(f.lacks, fmt.Sprintf("pod %s/%s: %v", p.Pod.Pod.Namespace, p.Pod.Pod.Name, p.usage.lack()))
+		if all && p.usage != nil && p.usage.figuresError() != nil {
+			f.lacks = append(f.lacks, fmt.Sprintf("pod %s/%s: %v", p.Pod.Pod.Namespace, p.Pod.Pod.Name, p.usage.figuresError()))
 		}
 	}
 	slices.Sort(f.lacks)

@@ -28,12 +28,12 @@ func (c *Collector) History(uid string) []history.Series { return c.history.Of(u
 
 // sampled is sent when a sample was recorded, and sampleDue when the next one is due.
 type (
-	sampled   struct{}
-	sampleDue struct{}
+	sampleResult struct{}
+	sampleDue    struct{}
 )
 
-func (sampled) Routine()   {}
-func (sampleDue) Routine() {}
+func (sampleResult) Routine() {}
+func (sampleDue) Routine()    {}
 
 // record begins a sample, unless one is in progress or the next is scheduled.
 func (a *actor) record(ctx supervisors.Context) {
@@ -52,7 +52,7 @@ func (a *actor) sample(ctx supervisors.Context) {
 	}
 	ctx.Do(supervisors.Work{Name: "RecordFigures", Timeout: 2 * partTimeout, Routine: true, Run: func(ctx context.Context) any {
 		a.collector.recordSample(ctx)
-		return sampled{}
+		return sampleResult{}
 	}})
 }
 

@@ -15,8 +15,8 @@ const (
 	hangAge = 10 * time.Second
 )
 
-// turns gives a few places in turn to long walks, fairly by namespace. Safe for concurrent use.
-type turns struct {
+// turnQueue gives a few places in turn to long walks, fairly by namespace. Safe for concurrent use.
+type turnQueue struct {
 	places int
 	now    func() time.Time
 
@@ -32,12 +32,12 @@ type turn struct {
 	granted     chan struct{} // closed when the walk has the place
 }
 
-func newTurns(places int, now func() time.Time) *turns {
-	return &turns{places: places, now: now, held: map[*podWalk]*turn{}}
+func newTurns(places int, now func() time.Time) *turnQueue {
+	return &turnQueue{places: places, now: now, held: map[*podWalk]*turn{}}
 }
 
 // pass blocks while it is the turn of other walks, or until ctx ends. A walk calls it after each batch.
-func (t *turns) pass(ctx context.Context, w *podWalk) {
+func (t *turnQueue) pass(ctx context.Context, w *podWalk) {
 	t.mu.Lock()
 	if mine := t.held[w]; mine != nil {
 		mine.seen = t.now()
@@ -69,7 +69,7 @@ func (t *turns) pass(ctx context.Context, w *podWalk) {
 }
 
 // leave gives up the walk's place, or its request for one.
-func (t *turns) leave(w *podWalk) {
+func (t *turnQueue) leave(w *podWalk) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.held, w)
@@ -78,7 +78,7 @@ func (t *turns) leave(w *podWalk) {
 }
 
 // grant gives free places to the walks of the namespaces with the fewest places. t.mu is held.
-func (t *turns) grant() {
+func (t *turnQueue) grant() {
 	now, places := t.now(), map[string]int{}
 	for w, one := range t.held {
 		if now.Sub(one.seen) >= hangAge {

@@ -31,7 +31,7 @@ func TestActor_EndlessWalks_HoldUpNoOthers(t *testing.T) {
 		go w.files.Get(context.Background()) //nolint:errcheck // the test's end
 		<-began
 		kit.Work = kit.Work[1:]
-		kit.Send(messages.Stats, walked{p.UID, false})
+		kit.Send(messages.Stats, walkResult{p.UID, false})
 	}
 	if n := len(kit.Work); n != 0 {
 		t.Fatalf("%d endless walks are begun again", n)

@@ -84,8 +84,8 @@ func (u *podUsage) least() *podUsage {
 	return &out
 }
 
-// lack returns the reason that figures are missing or partial, or nil.
-func (u *podUsage) lack() error { return errors.Join(u.err, u.claimsErr) }
+// figuresError returns the reason that figures are missing or partial, or nil.
+func (u *podUsage) figuresError() error { return errors.Join(u.err, u.claimsErr) }
 
 // due reports whether the figures must be measured again. Those for eviction are at most as old as a walk takes.
 func (u *podUsage) due(now time.Time, age time.Duration) bool {
@@ -153,7 +153,7 @@ type usageBoard struct {
 	pods    map[types.UID]*podUsage
 	walks   map[types.UID]*podWalk
 	changed chan struct{} // closed at the next change
-	turns   *turns        // of walks that take long
+	turns   *turnQueue    // of walks that take long
 }
 
 // podWalk measures one pod, in one walk at a time.

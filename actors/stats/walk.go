@@ -59,17 +59,17 @@ type walk struct {
 // deepFolder is a folder that is not held open, with the names of subfolders to be visited. more reports that there are others,
 // after so many entries.
 type deepFolder struct {
-	*place
+	*folderPath
 	names   []string
 	more    bool
 	entries int
 }
 
-// place is the path of a folder below the one at walkDepth.
-type place struct {
+// folderPath is the path of a folder below the one at walkDepth.
+type folderPath struct {
 	depth  int
 	inode  uint64
-	parent *place // nil for the folder at walkDepth, or if it is too deep
+	parent *folderPath // nil for the folder at walkDepth, or if it is too deep
 	name   string
 }
 
@@ -193,8 +193,8 @@ func (w *walk) open(at int, name string) (*os.File, error) {
 // below counts the files in a folder at walkDepth, and closes it. It holds three descriptors at the most, however deep the tree
 // is.
 func (w *walk) below(top *os.File) {
-	f, at := top, &place{}
-	move := func(to *os.File, where *place) {
+	f, at := top, &folderPath{}
+	move := func(to *os.File, where *folderPath) {
 		if f != top && f != to {
 			_ = f.Close() // it was only read
 		}
@@ -211,13 +211,13 @@ func (w *walk) below(top *os.File) {
 		to, err := w.up(f, at.depth-d.depth, d.inode)
 		if err != nil {
 			w.fail(err)
-			if to, err = w.find(top, d.place); err != nil { // it is in the folder that was moved
+			if to, err = w.find(top, d.folderPath); err != nil { // it is in the folder that was moved
 				w.pending -= len(d.names)
 				w.deep = w.deep[:len(w.deep)-1]
 				continue
 			}
 		}
-		move(to, d.place)
+		move(to, d.folderPath)
 		if len(d.names) == 0 { // there are more
 			entries := d.entries
 			w.deep = w.deep[:len(w.deep)-1]
@@ -238,7 +238,7 @@ func (w *walk) below(top *os.File) {
 			w.disturbed = true
 			continue
 		}
-		below := &place{depth: at.depth + 1, name: name}
+		below := &folderPath{depth: at.depth + 1, name: name}
 		if at.depth < walkPlaces {
 			below.parent = at
 		}
@@ -248,13 +248,13 @@ func (w *walk) below(top *os.File) {
 }
 
 // deepFolder counts the files in an open folder after so many entries, and remembers its subfolders.
-func (w *walk) deepFolder(f *os.File, at *place, after int) {
+func (w *walk) deepFolder(f *os.File, at *folderPath, after int) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Dev != w.device {
 		return // another file system is mounted there by now
 	}
 	at.inode = st.Ino
-	d := deepFolder{place: at}
+	d := deepFolder{folderPath: at}
 	w.each(f, func(name string) bool {
 		if d.more = w.pending >= w.most && len(d.names) >= walkFew; d.more {
 			return false
@@ -271,8 +271,8 @@ func (w *walk) deepFolder(f *os.File, at *place, after int) {
 }
 
 // find opens a folder by its path below top. Its inodes show that no folder was moved.
-func (w *walk) find(top *os.File, at *place) (*os.File, error) {
-	var path []*place
+func (w *walk) find(top *os.File, at *folderPath) (*os.File, error) {
+	var path []*folderPath
 	for ; at.parent != nil; at = at.parent {
 		path = append(path, at)
 	}

@@ -479,7 +479,7 @@ func TestActor_LongWalk_HoldsUpNoOthers(t *testing.T) {
 	<-ended
 	<-began
 	r.actor.Work = r.actor.Work[1:]
-	r.actor.Send(messages.Stats, walked{"slow", false})
+	r.actor.Send(messages.Stats, walkResult{"slow", false})
 	if len(r.actor.Work) != walkers {
 		t.Fatalf("%d walks at once, want %d", len(r.actor.Work), walkers)
 	}

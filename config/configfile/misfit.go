@@ -15,8 +15,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Misfit is a value that does not fit the field that it is given to.
-type Misfit struct {
+// Mismatch is a value that does not fit the field that it is given to.
+type Mismatch struct {
 	// Field is its path, as spec.containers[0].image.
 	Field string
 	Value any
@@ -27,36 +27,36 @@ type Misfit struct {
 // Misfits returns the values of asJSON that do not fit the type of into, with their paths below at. Decoders stop at the
 // first misfit, and name its field badly or, for a duration or quantity, not at all. Misfits therefore searches for the
 // innermost values that fail to decode alone.
-func Misfits(asJSON []byte, into any, at string) []Misfit {
+func Misfits(asJSON []byte, into any, at string) []Mismatch {
 	decoder := json.NewDecoder(bytes.NewReader(asJSON))
 	decoder.UseNumber()
 	var value any
 	if err := decoder.Decode(&value); err != nil {
 		return nil
 	}
-	f := &fitter{}
+	f := &typeChecker{}
 	f.fit(reflect.TypeOf(into).Elem(), value, at)
-	return f.found
+	return f.mismatches
 }
 
 // maxMisfits is how many are looked for: a machine wrote a file that has more.
 const maxMisfits = 20
 
-type fitter struct{ found []Misfit }
+type typeChecker struct{ mismatches []Mismatch }
 
 // fit looks for the innermost values that cannot be decoded alone.
-func (f *fitter) fit(t reflect.Type, value any, at string) {
+func (f *typeChecker) fit(t reflect.Type, value any, at string) {
 	text, err := json.Marshal(value)
 	if err == nil {
 		err = kjson.UnmarshalCaseSensitivePreserveInts(text, reflect.New(t).Interface())
 	}
-	if err == nil || len(f.found) == maxMisfits {
+	if err == nil || len(f.mismatches) == maxMisfits {
 		return
 	}
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	before := len(f.found)
+	before := len(f.mismatches)
 	switch value := value.(type) {
 	case map[string]any:
 		f.fitMap(t, value, at)
@@ -67,12 +67,12 @@ func (f *fitter) fit(t reflect.Type, value any, at string) {
 			}
 		}
 	}
-	if len(f.found) == before {
-		f.found = append(f.found, Misfit{at, value, wanted(t, value, err)})
+	if len(f.mismatches) == before {
+		f.mismatches = append(f.mismatches, Mismatch{at, value, wanted(t, value, err)})
 	}
 }
 
-func (f *fitter) fitMap(t reflect.Type, value map[string]any, at string) {
+func (f *typeChecker) fitMap(t reflect.Type, value map[string]any, at string) {
 	switch t.Kind() {
 	case reflect.Map:
 		for _, key := range slices.Sorted(maps.Keys(value)) {

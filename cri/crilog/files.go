@@ -8,10 +8,10 @@ import (
 	"slices"
 )
 
-// opened holds the files of one log, oldest first.
-type opened []*part
+// openFiles holds the files of one log, oldest first.
+type openFiles []*part
 
-func (o opened) close() error {
+func (o openFiles) close() error {
 	var errs []error
 	for _, p := range o {
 		errs = append(errs, p.Close())
@@ -29,7 +29,7 @@ func Readable(dir Dir, base string) error {
 }
 
 // newest returns the stamp of the newest rotated file.
-func (o opened) newest() (stamp string) {
+func (o openFiles) newest() (stamp string) {
 	for _, p := range o {
 		stamp = max(stamp, p.stamp)
 	}
@@ -43,7 +43,7 @@ const maxTries = 10
 var errMoved = errors.New("the log is being rotated all the time")
 
 // openAll opens all files of a log, as of one moment.
-func openAll(dir Dir, base string) (opened, error) {
+func openAll(dir Dir, base string) (openFiles, error) {
 	for range maxTries {
 		names, err := dir.Names(".")
 		if err != nil {
@@ -74,7 +74,7 @@ func openAll(dir Dir, base string) (opened, error) {
 // It is more than the default number of files kept. Other files are opened in their turn.
 const maxOpen = 10
 
-func openThese(dir Dir, base string, names []string) (out opened, err error) {
+func openThese(dir Dir, base string, names []string) (out openFiles, err error) {
 	for _, f := range Rotated(names, base) {
 		out = append(out, &part{name: f.Name, stamp: f.stamp, packed: f.Compressed})
 	}
@@ -99,7 +99,7 @@ func openThese(dir Dir, base string, names []string) (out opened, err error) {
 
 // tail drops the files that are not needed for the last so many lines. It returns the number of lines to skip in the first
 // remaining file. An unreadable file is assumed to have all the missing lines.
-func (o *opened) tail(ctx context.Context, dir Dir, lines *int64) (skip int64, err error) {
+func (o *openFiles) tail(ctx context.Context, dir Dir, lines *int64) (skip int64, err error) {
 	if lines == nil {
 		return 0, nil
 	}

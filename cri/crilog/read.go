@@ -69,8 +69,8 @@ func Read(ctx context.Context, dir Dir, base string, o Options, out io.Writer) (
 type cursor struct {
 	dir     Dir
 	base    string
-	files   opened // remaining files, oldest first; the first is being read
-	skip    int64  // lines of the first file to skip
+	files   openFiles // remaining files, oldest first; the first is being read
+	skip    int64     // lines of the first file to skip
 	print   *printer
 	watch   *watch
 	tell    func(name string, why error) // called for skipped files; may be nil

@@ -300,7 +300,7 @@ func TestASlowFollowerGoesOn(t *testing.T) {
 	c := &cursor{dir: f.dir, base: "0.log", print: newPrinter(Options{}, &bytes.Buffer{})}
 	part, err := openPart(f.dir, File{Name: "0.log"})
 	f.must(err)
-	c.files = opened{part}
+	c.files = openFiles{part}
 	for range 3 {
 		f.rotate(noon, 10, func() {})
 		f.write(3)

@@ -64,7 +64,7 @@ func (e *FQDNError) Error() string {
 		e.FQDN, len(e.FQDN), maxFQDN)
 }
 
-// Cause implements messages.Caused.
+// Cause implements messages.CauseError.
 func (e *FQDNError) Cause() messages.Cause {
 	return messages.Cause{Code: messages.CauseFQDNTooLong, Name: e.FQDN}
 }

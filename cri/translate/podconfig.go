@@ -20,7 +20,7 @@ func (e *ConfigError) Error() string { return e.Err.Error() }
 // Unwrap exposes the cause to errors.Is.
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// Cause implements messages.Caused.
+// Cause implements messages.CauseError.
 func (e *ConfigError) Cause() messages.Cause { return messages.CauseOf(e.Err) }
 
 // SandboxParams are the inputs of a sandbox's configuration besides the pod and the node.

@@ -70,9 +70,9 @@ type Send struct {
 	Message any
 }
 
-// Open holds the open questions of one actor. The zero value has none. It is pure: it reads no clock and sends nothing. It is not
-// safe for concurrent use.
-type Open struct{ asked map[Key]*state }
+// Tracker holds the open questions of one actor. The zero value has none. It is pure: it reads no clock and sends nothing. It is
+// not safe for concurrent use.
+type Tracker struct{ open map[Key]*state }
 
 // state is the state of an open question.
 type state struct {
@@ -84,14 +84,14 @@ type state struct {
 
 // Ask replaces the set of open questions and returns the messages to send: withdrawals, then questions in the order of the set.
 // It panics if two questions have the same key.
-func (o *Open) Ask(now time.Time, set []Question) []Send {
+func (o *Tracker) Ask(now time.Time, set []Question) []Send {
 	next := make(map[Key]*state, len(set))
 	var questions []Send
 	for _, q := range set {
 		if next[q.Key] != nil {
 			panic(fmt.Sprintf("two open questions with the key %s", q.Key))
 		}
-		s := o.asked[q.Key]
+		s := o.open[q.Key]
 		if s == nil || s.Version != q.Version || s.To != q.To {
 			s = &state{due: now}
 		}
@@ -103,14 +103,14 @@ func (o *Open) Ask(now time.Time, set []Question) []Send {
 		}
 	}
 	sends := o.withdrawn(next)
-	o.asked = next
+	o.open = next
 	return append(sends, questions...)
 }
 
 // withdrawn returns the withdrawals of the questions that are not in next, each once.
-func (o *Open) withdrawn(next map[Key]*state) (out []Send) {
+func (o *Tracker) withdrawn(next map[Key]*state) (out []Send) {
 	sent := map[Send]bool{}
-	for k, s := range o.asked {
+	for k, s := range o.open {
 		w := Send{s.To, s.Withdrawal}
 		if next[k] == nil && !s.answered && s.Withdrawal != nil && !sent[w] {
 			sent[w] = true
@@ -122,8 +122,8 @@ func (o *Open) withdrawn(next map[Key]*state) (out []Send) {
 
 // Answered reports whether an answer counts, and records it. The actor must drop an answer that does not count. A nil version
 // stands for an answer without one, which answers any version.
-func (o *Open) Answered(now time.Time, k Key, version any) bool {
-	s := o.asked[k]
+func (o *Tracker) Answered(now time.Time, k Key, version any) bool {
+	s := o.open[k]
 	if s == nil || s.answered || version != nil && s.Version != version {
 		return false
 	}
@@ -136,8 +136,8 @@ func (o *Open) Answered(now time.Time, k Key, version any) bool {
 
 // Failed records a failed try of a question that is still open, and returns the time of the next try, now if the question is not
 // open. The number of failures ends with the question.
-func (o *Open) Failed(now time.Time, k Key) time.Time {
-	s := o.asked[k]
+func (o *Tracker) Failed(now time.Time, k Key) time.Time {
+	s := o.open[k]
 	if s == nil {
 		return now
 	}
@@ -147,8 +147,8 @@ func (o *Open) Failed(now time.Time, k Key) time.Time {
 }
 
 // Restarted marks the questions to a receiver that has restarted: the next Ask sends them again, answered ones too.
-func (o *Open) Restarted(now time.Time, receiver messages.Address) {
-	for _, s := range o.asked {
+func (o *Tracker) Restarted(now time.Time, receiver messages.Address) {
+	for _, s := range o.open {
 		if s.To == receiver && receiver != messages.Node {
 			s.due = now
 		}
@@ -156,15 +156,15 @@ func (o *Open) Restarted(now time.Time, receiver messages.Address) {
 }
 
 // Pending reports whether a question was sent and has neither an answer nor a failure since.
-func (o *Open) Pending(k Key) bool {
-	s := o.asked[k]
+func (o *Tracker) Pending(k Key) bool {
+	s := o.open[k]
 	return s != nil && !s.answered
 }
 
 // Next returns the time at which the actor must call Ask again with the same set; zero if there is none. The actor sets a timer
 // for it.
-func (o *Open) Next() (at time.Time) {
-	for _, s := range o.asked {
+func (o *Tracker) Next() (at time.Time) {
+	for _, s := range o.open {
 		if !s.due.IsZero() && (at.IsZero() || s.due.Before(at)) {
 			at = s.due
 		}

@@ -30,7 +30,7 @@ func question(version any) Question {
 }
 
 func TestAsk_SendsNewQuestionsAndRepeatsOverdueOnes(t *testing.T) {
-	var o Open
+	var o Tracker
 	for _, s := range []struct {
 		after time.Duration
 		sends int
@@ -45,7 +45,7 @@ func TestAsk_SendsNewQuestionsAndRepeatsOverdueOnes(t *testing.T) {
 }
 
 func TestAsk_ReplacesChangedQuestions(t *testing.T) {
-	var o Open
+	var o Tracker
 	o.Ask(start, []Question{question(1)})
 	if got := len(o.Ask(start, []Question{question(2)})); got != 1 {
 		t.Errorf("got %d messages for a changed question, want 1", got)
@@ -62,7 +62,7 @@ func TestAsk_ReplacesChangedQuestions(t *testing.T) {
 }
 
 func TestAsk_WithdrawsUnansweredQuestionsOnce(t *testing.T) {
-	var o Open
+	var o Tracker
 	var set []Question
 	for i := range 3 {
 		q := question(nil)
@@ -86,7 +86,7 @@ func TestAsk_WithdrawsUnansweredQuestionsOnce(t *testing.T) {
 }
 
 func TestAnswered_RenewsQuestionsThatStay(t *testing.T) {
-	var o Open
+	var o Tracker
 	q := question(nil)
 	q.Class.Renew = renew
 	o.Ask(start, []Question{q})
@@ -100,7 +100,7 @@ func TestAnswered_RenewsQuestionsThatStay(t *testing.T) {
 }
 
 func TestFailed_BacksOff(t *testing.T) {
-	var o Open
+	var o Tracker
 	now := start
 	o.Ask(now, []Question{question(nil)})
 	for _, wait := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
@@ -126,7 +126,7 @@ func TestFailed_BacksOff(t *testing.T) {
 }
 
 func TestRestarted_SendsToThatReceiverOnly(t *testing.T) {
-	var o Open
+	var o Tracker
 	work := Question{Key: Key{Name: "remove"}, Message: "remove", Class: Class{Timeout: timeout}}
 	read := Question{Key: Key{Name: "read"}, To: messages.Runtime, Message: "read", Class: Class{Timeout: timeout}}
 	set := []Question{question(nil), work, read}
@@ -148,7 +148,7 @@ func TestAsk_RejectsEqualKeys(t *testing.T) {
 			t.Error("no panic")
 		}
 	}()
-	new(Open).Ask(start, []Question{question(nil), question(nil)})
+	new(Tracker).Ask(start, []Question{question(nil), question(nil)})
 }
 
 // The property test below models one sender, two receivers and a network between them.
@@ -165,7 +165,7 @@ type reply struct{ request }
 type world struct {
 	*rapid.T
 	now     time.Time
-	open    Open
+	open    Tracker
 	wants   map[Key]int // the version of each question that the sender needs to be answered
 	results map[Key]int // the version of each answer that the sender has
 	down    map[messages.Address]bool
@@ -195,7 +195,7 @@ func newWorld(t *rapid.T) *world {
 
 // forget starts the sender without state.
 func (w *world) forget() {
-	w.open, w.results = Open{}, map[Key]int{}
+	w.open, w.results = Tracker{}, map[Key]int{}
 	w.sentAt, w.sent, w.counted, w.excused = map[Key]time.Time{}, map[Key]int{}, map[Key]bool{}, map[Key]bool{}
 }
 
@@ -272,7 +272,7 @@ func (w *world) takeFromNetwork() any {
 
 // Messages are lost, duplicated, delayed and reordered, questions change and are withdrawn, and sender and receivers are killed.
 // No answer counts twice or for another question, no question is repeated early, and each remaining question is answered.
-func TestOpen_EachQuestionIsAnswered(t *testing.T) {
+func TestTracker_EachQuestionIsAnswered(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt)
 		for range rapid.IntRange(0, 80).Draw(rt, "steps") {

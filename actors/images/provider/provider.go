@@ -86,7 +86,7 @@ func (p *Providers) Credentials(ctx context.Context, q Question) (found []*pulla
 		ring, err := one.ask(ctx, q)
 		if err != nil {
 			what := "credential provider %s: %w"
-			if _, is := errors.AsType[notAsked](err); is {
+			if _, is := errors.AsType[skipReason](err); is {
 				what = "credential provider %s is not asked: %w"
 			}
 			problems = append(problems, fmt.Errorf(what, one.name, err))

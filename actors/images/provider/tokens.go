@@ -103,10 +103,10 @@ type holder struct {
 	key         string // part of the cache key; empty without a token
 }
 
-// notAsked is the reason why a plugin is not asked for a pod.
-type notAsked string
+// skipReason is the reason why a plugin is not asked for a pod.
+type skipReason string
 
-func (e notAsked) Error() string { return string(e) }
+func (e skipReason) Error() string { return string(e) }
 
 // holder reads the service account and gets its token.
 func (t *tokens) holder(ctx context.Context, q Question) (holder, error) {
@@ -114,7 +114,7 @@ func (t *tokens) holder(ctx context.Context, q Question) (holder, error) {
 	case t == nil:
 		return holder{}, nil
 	case q.Pod == nil && t.required:
-		return holder{}, notAsked("it is for pods with a service account of the API server alone")
+		return holder{}, skipReason("it is for pods with a service account of the API server alone")
 	case q.Pod == nil:
 		return holder{}, nil
 	}
@@ -130,7 +130,7 @@ func (t *tokens) holder(ctx context.Context, q Question) (holder, error) {
 		if has {
 			h.annotations[key] = value
 		} else if slices.Contains(t.annotations, key) {
-			return holder{}, notAsked(fmt.Sprintf("the service account %s/%s has no annotation %s", namespace, name, key))
+			return holder{}, skipReason(fmt.Sprintf("the service account %s/%s has no annotation %s", namespace, name, key))
 		}
 	}
 	if h.token, err = q.Accounts.AccountToken(ctx, q.Pod, account.UID, t.audience); err != nil {

@@ -335,7 +335,7 @@ type refused struct {
 	cause messages.Cause
 }
 
-// Cause implements messages.Caused.
+// Cause implements messages.CauseError.
 func (r refused) Cause() messages.Cause { return r.cause }
 
 // Unwrap returns the Refusal.

@@ -59,7 +59,7 @@ func (v view) logs(container string, previous bool) string {
 func (v view) crash(f *Finding, r messages.Reason) {
 	f.WaitsFor, f.LastError = "the end of its back-off", r.Cause.Text
 	if r.Probe != "" {
-		v.unfit(f, r)
+		v.probeFailed(f, r)
 		return
 	}
 	if r.Cause.Code == messages.CausePostStart {
@@ -76,8 +76,8 @@ func (v view) crash(f *Finding, r messages.Reason) {
 	f.Remedy = v.logs(r.Container, true)
 }
 
-// unfit explains that a container was killed because of a probe, or is being killed.
-func (v view) unfit(f *Finding, r messages.Reason) {
+// probeFailed explains that a container was killed because of a probe, or is being killed.
+func (v view) probeFailed(f *Finding, r messages.Reason) {
 	over, is := r.Code == messages.ReasonCrashLoopBackOff, "is being"
 	if over {
 		is = "was"

@@ -237,7 +237,7 @@ func (v view) probe(f *Finding, kind messages.ProbeKind, said string) {
 func (v view) killing(f *Finding, r messages.Reason) {
 	f.Until, f.NextTry, f.LastError, f.WaitsFor = r.RetryAt, time.Time{}, r.Cause.Text, "the container's end"
 	if r.Probe != "" {
-		v.unfit(f, r)
+		v.probeFailed(f, r)
 		return
 	}
 	switch {

@@ -40,14 +40,14 @@ func IsUnread(err error) bool {
 	return unread
 }
 
-// every is the set of all objects of a kind in the API server. Until the first read, all is nil and err has the reason.
-type every[K comparable, V any] struct {
+// allObjects is the set of all objects of a kind in the API server. Until the first read, all is nil and err has the reason.
+type allObjects[K comparable, V any] struct {
 	all map[K]V
 	err error
 }
 
 // put takes them; the map becomes shared and immutable.
-func (e *every[K, V]) put(b *Board, all map[K]V) {
+func (e *allObjects[K, V]) put(b *Board, all map[K]V) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	first := e.all == nil
@@ -60,7 +60,7 @@ func (e *every[K, V]) put(b *Board, all map[K]V) {
 }
 
 // fail records a failed read. The earlier objects remain in force.
-func (e *every[K, V]) fail(b *Board, err error) {
+func (e *allObjects[K, V]) fail(b *Board, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e.err = err

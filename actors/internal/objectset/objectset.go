@@ -40,9 +40,9 @@ type Board struct {
 	ofFolder uint64         // the version at which set was read first, or an object went
 	changes  map[Ref]uint64 // the versions at which objects of set were added or changed
 	readings map[Ref]reading
-	services every[Key, *v1.Service]
-	classes  every[string, string] // RuntimeClasses: handlers by name
-	changed  chan struct{}         // closed at the next change; nil without waiters
+	services allObjects[Key, *v1.Service]
+	classes  allObjects[string, string] // RuntimeClasses: handlers by name
+	changed  chan struct{}              // closed at the next change; nil without waiters
 }
 
 // NewBoard is a board of a node with or without a folder of objects.

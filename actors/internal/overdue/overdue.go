@@ -35,15 +35,15 @@ func New[T any](name string, timeout time.Duration, read func() (T, error)) *Rea
 // of ctx. While a read hangs, the error text stays the same.
 func (r *Reading[T]) Get(ctx context.Context) (T, error) {
 	f := r.join()
-	if !f.ended(ctx, r.timeout) {
+	if !f.wait(ctx, r.timeout) {
 		var none T
 		return none, f.overdue(r.name, "read")
 	}
 	return f.value, f.err
 }
 
-// ended waits for the flight's end, until it has taken longer than timeout or ctx ends, and reports whether it has ended.
-func (f *flight[T]) ended(ctx context.Context, timeout time.Duration) bool {
+// wait waits for the flight's end, until it has taken longer than timeout or ctx ends, and reports whether it has ended.
+func (f *flight[T]) wait(ctx context.Context, timeout time.Duration) bool {
 	rest := time.NewTimer(time.Until(f.began.Add(timeout)))
 	defer rest.Stop()
 	select {
@@ -133,7 +133,7 @@ func (w *Writing[T]) Newest() (T, bool) {
 func (w *Writing[T]) Flush() error {
 	before, f := w.join()
 	for _, f := range []*flight[struct{}]{before, f} {
-		if f != nil && !f.ended(context.Background(), w.timeout) {
+		if f != nil && !f.wait(context.Background(), w.timeout) {
 			return f.overdue(w.name, "written")
 		}
 	}

@@ -35,7 +35,7 @@ func (r *Reconciler[D, A]) Inspect() Inspection { return r.machine.inspect() }
 // Each calls do with the latest result of each object.
 func (r *Reconciler[D, A]) Each(do func(Report[D, A])) {
 	for _, key := range r.machine.keys() {
-		do(r.machine.objects[key].last())
+		do(r.machine.objects[key].lastReport())
 	}
 }
 
@@ -43,7 +43,7 @@ func (m *machine[D, A]) inspect() Inspection {
 	in := Inspection{Counters: m.counters, Objects: make(map[string]ObjectInspection, len(m.objects))}
 	for _, l := range m.lanes {
 		in.Busy += l.busy
-		in.Waiting += len(l.line)
+		in.Waiting += len(l.queue)
 	}
 	for key, o := range m.objects {
 		object := ObjectInspection{Phase: o.phase, Remove: o.remove, Failures: o.fails}

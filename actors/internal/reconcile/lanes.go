@@ -13,7 +13,7 @@ type lane struct {
 	places int           // negative: no bound
 	limit  *shares.Limit // of so many places
 	busy   int
-	line   []string
+	queue  []string
 }
 
 // take takes a place for an operation.
@@ -44,13 +44,13 @@ func (m *machine[D, A]) enter(now time.Time, o *object[D, A]) {
 	} else {
 		m.to(o, Queued)
 	}
-	m.rest(o)
+	m.cancelTimer(o)
 	o.lane = next
-	m.lanes[next].line = append(m.lanes[next].line, o.key)
+	m.lanes[next].queue = append(m.lanes[next].queue, o.key)
 }
 
 func (l *lane) leave(key string) {
-	l.line = slices.DeleteFunc(l.line, func(k string) bool { return k == key })
+	l.queue = slices.DeleteFunc(l.queue, func(k string) bool { return k == key })
 }
 
 func (m *machine[D, A]) operation(now time.Time, o *object[D, A]) Operation[D, A] {
@@ -68,7 +68,7 @@ func (m *machine[D, A]) setPlaces(now time.Time, lane, places int) effects[D, A]
 func (m *machine[D, A]) admit(now time.Time) {
 	for i := range m.lanes {
 		l := &m.lanes[i]
-		l.line = slices.DeleteFunc(l.line, func(key string) bool {
+		l.queue = slices.DeleteFunc(l.queue, func(key string) bool {
 			if l.places >= 0 && l.busy >= l.places {
 				return false
 			}

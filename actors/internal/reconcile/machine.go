@@ -72,22 +72,22 @@ const resultSlack = 10 * time.Second
 
 // object is the state of one object. At most one operation on it runs at a time.
 type object[D, A any] struct {
-	key     string
-	phase   Phase
-	desired D
-	remove  bool // it is not desired
-	asked   bool // a client awaits the removal
-	actual  A
-	again   bool // its inputs have changed since the operation began
-	lane    int
-	release func()          // gives its place back
-	op      Operation[D, A] // the operation in progress, or the last one
-	due     time.Time       // when the operation is overdue, or the object is ensured again; zero: never
-	timer   uint64          // generation of the timer for that
-	fails   int             // in a row
-	err     error           // the last failure
-	text    string          // of the last failure that was news
-	missing int             // whole sets in a row without it, since a client last asked
+	key              string
+	phase            Phase
+	desired          D
+	remove           bool // it is not desired
+	removalRequested bool // a client awaits the removal
+	actual           A
+	inputsChanged    bool // its inputs have changed since the operation began
+	lane             int
+	release          func()          // gives its place back
+	op               Operation[D, A] // the operation in progress, or the last one
+	due              time.Time       // when the operation is overdue, or the object is ensured again; zero: never
+	timer            uint64          // generation of the timer for that
+	fails            int             // in a row
+	err              error           // the last failure
+	text             string          // of the last failure that was news
+	missing          int             // whole sets in a row without it, since a client last asked
 }
 
 // machine decides for all objects of one kind. It is pure: state and event in, state and effects out; no clock, no I/O.
@@ -138,7 +138,7 @@ func newMachine[D, A any](rules Rules[D, A]) *machine[D, A] {
 func (m *machine[D, A]) ensure(now time.Time, key string, desired D) effects[D, A] {
 	o := m.object(now, key)
 	same := o.phase != Absent && !o.remove && m.rules.Same(o.desired, desired)
-	o.desired, o.remove, o.asked, o.missing = desired, false, false, 0
+	o.desired, o.remove, o.removalRequested, o.missing = desired, false, false, 0
 	if !same {
 		o.forget()
 	}
@@ -161,7 +161,7 @@ func (m *machine[D, A]) unwant(now time.Time, o *object[D, A], asked bool) {
 		return // in progress, or retried by itself
 	}
 	var none D
-	o.desired, o.remove, o.asked = none, true, o.asked || asked
+	o.desired, o.remove, o.removalRequested = none, true, o.removalRequested || asked
 	o.forget()
 	m.queue(now, o)
 }
@@ -169,7 +169,7 @@ func (m *machine[D, A]) unwant(now time.Time, o *object[D, A], asked bool) {
 // drop forgets an object that has no client left. The next sweep removes its remains.
 func (m *machine[D, A]) drop(now time.Time, key string) effects[D, A] {
 	if o := m.objects[key]; o != nil && (o.phase == Ready || o.phase == BackingOff || o.phase == Refused) {
-		m.rest(o)
+		m.cancelTimer(o)
 		m.to(o, Absent)
 		delete(m.objects, key)
 	}
@@ -182,7 +182,7 @@ func (m *machine[D, A]) touch(now time.Time, keys ...string) effects[D, A] {
 		switch o := m.objects[key]; {
 		case o == nil || o.remove:
 		case o.phase == Ensuring:
-			o.again = true
+			o.inputsChanged = true
 		case o.phase == Ready || o.phase == BackingOff:
 			m.queue(now, o)
 		}
@@ -190,8 +190,8 @@ func (m *machine[D, A]) touch(now time.Time, keys ...string) effects[D, A] {
 	return m.flush(now)
 }
 
-// ended handles the end of an operation. A result of an earlier operation is stale.
-func (m *machine[D, A]) ended(now time.Time, key string, generation uint64, actual A, err error) effects[D, A] {
+// handleEnd handles the end of an operation. A result of an earlier operation is stale.
+func (m *machine[D, A]) handleEnd(now time.Time, key string, generation uint64, actual A, err error) effects[D, A] {
 	if o := m.objects[key]; o != nil && o.busy() && o.op.Generation == generation {
 		m.finish(now, o, actual, err)
 	} else {
@@ -231,9 +231,9 @@ func (m *machine[D, A]) object(now time.Time, key string) *object[D, A] {
 func (m *machine[D, A]) finish(now time.Time, o *object[D, A], actual A, err error) {
 	m.lanes[o.lane].busy--
 	o.release()
-	m.rest(o)
-	op, again := o.op, o.again
-	o.again = false
+	m.cancelTimer(o)
+	op, again := o.op, o.inputsChanged
+	o.inputsChanged = false
 	if op.Remove != o.remove || !o.remove && !m.rules.Same(op.Desired, o.desired) {
 		m.enter(now, o) // something else is desired by now
 		return
@@ -265,7 +265,7 @@ func (m *machine[D, A]) finish(now time.Time, o *object[D, A], actual A, err err
 		m.fail(o, BackingOff)
 	}
 	m.report(o)
-	o.asked = false
+	o.removalRequested = false
 	switch {
 	case o.phase == Absent:
 	case again:
@@ -283,7 +283,7 @@ func (m *machine[D, A]) fail(o *object[D, A], next Phase) {
 
 // report adds a report of the last operation.
 func (m *machine[D, A]) report(o *object[D, A]) {
-	r := o.last()
+	r := o.lastReport()
 	if o.err != nil {
 		r.News = o.text != o.err.Error()
 		o.text = o.err.Error()
@@ -291,9 +291,9 @@ func (m *machine[D, A]) report(o *object[D, A]) {
 	m.out.reports = append(m.out.reports, r)
 }
 
-func (o *object[D, A]) last() Report[D, A] {
+func (o *object[D, A]) lastReport() Report[D, A] {
 	return Report[D, A]{
-		Key: o.key, Phase: o.phase, Desired: o.desired, Actual: o.actual, Remove: o.remove, Asked: o.asked, Err: o.err,
+		Key: o.key, Phase: o.phase, Desired: o.desired, Actual: o.actual, Remove: o.remove, Asked: o.removalRequested, Err: o.err,
 		RetryAt: o.due,
 	}
 }
@@ -305,8 +305,8 @@ func (m *machine[D, A]) wake(o *object[D, A], at time.Time) {
 	m.out.timers = append(m.out.timers, timer{o.key, o.timer, at})
 }
 
-// rest has the object not looked at again by itself.
-func (m *machine[D, A]) rest(o *object[D, A]) {
+// cancelTimer has the object not looked at again by itself.
+func (m *machine[D, A]) cancelTimer(o *object[D, A]) {
 	if !o.due.IsZero() {
 		o.due = time.Time{}
 		m.out.timers = append(m.out.timers, timer{key: o.key})

@@ -95,7 +95,7 @@ func (r *Reconciler[D, A]) Forget(ctx supervisors.Context, key string) {
 // Sweep sets the whole set of desired objects. If it is complete, meaning that every source has reported, all others are
 // orphans and are removed.
 func (r *Reconciler[D, A]) Sweep(ctx supervisors.Context, wanted map[string]bool, complete bool) {
-	r.carryOut(ctx, r.machine.whole(ctx.Now(), wanted, complete))
+	r.carryOut(ctx, r.machine.setDesired(ctx.Now(), wanted, complete))
 }
 
 // SetPlaces changes how many operations a lane has at a time; 0 closes it, and a negative number is no bound.
@@ -118,7 +118,7 @@ type (
 	inventoryEnded struct {
 		reconciler string
 		generation uint64
-		found      []string
+		keys       []string
 		err        error
 	}
 )
@@ -135,7 +135,7 @@ func (r *Reconciler[D, A]) Receive(ctx supervisors.Context, msg any) bool {
 	case operationEnded:
 		if m.reconciler == r.opts.Name {
 			actual, _ := m.actual.(A) // it is one, or the nil of an interface
-			r.carryOut(ctx, r.machine.ended(ctx.Now(), m.key, m.generation, actual, m.err))
+			r.carryOut(ctx, r.machine.handleEnd(ctx.Now(), m.key, m.generation, actual, m.err))
 			return true
 		}
 	case timerFired:
@@ -145,7 +145,7 @@ func (r *Reconciler[D, A]) Receive(ctx supervisors.Context, msg any) bool {
 		}
 	case inventoryEnded:
 		if m.reconciler == r.opts.Name {
-			effects, news := r.machine.listed(ctx.Now(), m.generation, m.found, m.err)
+			effects, news := r.machine.listed(ctx.Now(), m.generation, m.keys, m.err)
 			if news {
 				ctx.Log().Warn(r.opts.Name+" inventory failed: what is left behind stays", "error", m.err)
 			}

@@ -165,7 +165,7 @@ func (s *storm) sweep(complete bool) {
 			s.orphan[key] = s.orphan[key] || asked && s.missed[key] >= testGrace
 		}
 	}
-	s.take(s.m.whole(s.now, maps.Clone(wanted), complete))
+	s.take(s.m.setDesired(s.now, maps.Clone(wanted), complete))
 }
 
 func (s *storm) listed(fails bool) {
@@ -295,7 +295,7 @@ func (s *storm) post(i, times int) {
 		if o := s.m.objects[r.op.Key]; o != nil && o.busy() && o.op.Generation == r.op.Generation {
 			s.free(r.op.Key)
 		}
-		s.take(s.m.ended(s.now, r.op.Key, r.op.Generation, r.actual, r.err))
+		s.take(s.m.handleEnd(s.now, r.op.Key, r.op.Generation, r.actual, r.err))
 	}
 }
 

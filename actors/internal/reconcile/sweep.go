@@ -8,17 +8,17 @@ import (
 
 // sweep is the state of the latest set of desired objects, and of the inventory.
 type sweep struct {
-	wanted   map[string]bool // the last whole set
+	desired  map[string]bool // the last whole set
 	complete bool            // every source has reported
 	listing  uint64          // generation of the inventory in progress; 0: none
 	due      time.Time       // when that is overdue
-	again    bool            // it is to be done once more
+	repeat   bool            // it is to be done once more
 	text     string          // of the last failure that was news
 }
 
-// whole sets the whole set of desired objects. An incomplete set removes nothing.
-func (m *machine[D, A]) whole(now time.Time, wanted map[string]bool, complete bool) effects[D, A] {
-	m.sweep.wanted, m.sweep.complete = wanted, complete
+// setDesired sets the whole set of desired objects. An incomplete set removes nothing.
+func (m *machine[D, A]) setDesired(now time.Time, wanted map[string]bool, complete bool) effects[D, A] {
+	m.sweep.desired, m.sweep.complete = wanted, complete
 	for _, key := range m.keys() {
 		o := m.object(now, key)
 		switch {
@@ -40,11 +40,11 @@ func (m *machine[D, A]) whole(now time.Time, wanted map[string]bool, complete bo
 // list starts an inventory, one at a time.
 func (m *machine[D, A]) list(now time.Time) {
 	if m.sweep.listing != 0 && now.Before(m.sweep.due) {
-		m.sweep.again = true
+		m.sweep.repeat = true
 		return
 	}
 	m.generation++
-	m.sweep.listing, m.sweep.again, m.sweep.due = m.generation, false, now.Add(m.rules.Timeout+resultSlack)
+	m.sweep.listing, m.sweep.repeat, m.sweep.due = m.generation, false, now.Add(m.rules.Timeout+resultSlack)
 	m.out.list = m.generation
 }
 
@@ -64,7 +64,7 @@ func (m *machine[D, A]) listed(now time.Time, generation uint64, found []string,
 	m.sweep.text = text
 	if err == nil && m.sweep.complete {
 		spoken := map[string]bool{}
-		for key := range m.sweep.wanted {
+		for key := range m.sweep.desired {
 			spoken[m.identity(key)] = true
 		}
 		for key := range m.objects {
@@ -76,7 +76,7 @@ func (m *machine[D, A]) listed(now time.Time, generation uint64, found []string,
 			}
 		}
 	}
-	if m.sweep.again {
+	if m.sweep.repeat {
 		m.list(now)
 	}
 	return m.flush(now), news

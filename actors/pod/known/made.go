@@ -47,9 +47,9 @@ func (s *State) RestartTime(now time.Time, c *Container, ended time.Time) time.T
 	return s.Set.BackOff.After(now, c.Backoff, ended)
 }
 
-// Standing returns the container of the present attempt that can be adopted, or nil. One that never ran is created again after a
+// Adoptable returns the container of the present attempt that can be adopted, or nil. One that never ran is created again after a
 // change of the spec.
-func (s *State) Standing(c *Container) *Attempt {
+func (s *State) Adoptable(c *Container) *Attempt {
 	f, current := c.Newest(), s.Current()
 	if f == nil || current == nil || f.SandboxID != current.ID || c.Earlier {
 		return nil

@@ -12,22 +12,22 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Lack is the condition that keeps a container from its start.
-type Lack string
+// Blocker is the condition that keeps a container from its start.
+type Blocker string
 
 // The conditions.
 const (
-	Nothing    Lack = ""
-	Reason     Lack = "a reason to run" // it has ended for good
-	Certainty  Lack = "a known state"   // it is ended before it starts again
-	BackingOff Lack = "the end of its back-off"
-	Actor      Lack = "an actor"
-	Image      Lack = "its image"
-	AnotherTry Lack = "the end of the pause after a failed start"
-	Earlier    Lack = "the end of an earlier container's start"
-	Target     Lack = "the container whose processes it is to share"
-	Reading    Lack = "a reading that shows what the latest start made"
-	End        Lack = "the end of the pod, which nothing is started before" // a sidecar that has ended
+	None       Blocker = ""
+	Reason     Blocker = "a reason to run" // it has ended for good
+	Certainty  Blocker = "a known state"   // it is ended before it starts again
+	BackingOff Blocker = "the end of its back-off"
+	Actor      Blocker = "an actor"
+	Image      Blocker = "its image"
+	AnotherTry Blocker = "the end of the pause after a failed start"
+	Earlier    Blocker = "the end of an earlier container's start"
+	Target     Blocker = "the container whose processes it is to share"
+	Reading    Blocker = "a reading that shows what the latest start made"
+	End        Blocker = "the end of the pod, which nothing is started before" // a sidecar that has ended
 )
 
 // Pod is the pod with the machine's state of its starts.
@@ -40,14 +40,14 @@ type Pod struct {
 	Spawning func(container string) (until time.Time, awaited bool)
 }
 
-// Lacks is the only place that decides whether a container may start now. It returns the missing condition, or Nothing, and until
+// Blocker is the only place that decides whether a container may start now. It returns the missing condition, or None, and until
 // when it is missing if that is known.
-func (p *Pod) Lacks(c *known.Container) (Lack, time.Time) {
-	what, until := p.lacksItself(c)
+func (p *Pod) Blocker(c *known.Container) (Blocker, time.Time) {
+	what, until := p.ownBlocker(c)
 	switch {
-	case what == Nothing && p.waitsInLine(c):
+	case what == None && p.waitsForEarlier(c):
 		what = Earlier
-	case what == Nothing && c.Sidecar() && c.Exited() != nil && p.endsSoon():
+	case what == None && c.Sidecar() && c.Exited() != nil && p.endsSoon():
 		what = End
 	}
 	return what, until
@@ -62,16 +62,16 @@ func (p *Pod) endsSoon() bool {
 	})
 }
 
-// lacksItself is like Lacks, without regard to other containers.
-func (p *Pod) lacksItself(c *known.Container) (Lack, time.Time) {
+// ownBlocker is like Blocker, without regard to other containers.
+func (p *Pod) ownBlocker(c *known.Container) (Blocker, time.Time) {
 	f := c.Newest()
 	if f != nil && f.State == messages.ContainerUnknown {
 		return Certainty, time.Time{}
 	}
-	if f = c.Exited(); c.Spec == nil || f != nil && c.Over(p.Pod) && !p.redo(c, f) {
+	if f = c.Exited(); c.Spec == nil || f != nil && c.Over(p.Pod) && !p.mustRunAgain(c, f) {
 		return Reason, time.Time{}
 	}
-	stands, next := p.Standing(c), c.NextAttempt()
+	stands, next := p.Adoptable(c), c.NextAttempt()
 	if f != nil && next != c.Attempt { // the back-off of an attempt that was ordered before is over
 		if at := p.RestartTime(p.Now, c, f.EndedAt); at.After(p.Now) {
 			return BackingOff, at
@@ -90,19 +90,19 @@ func (p *Pod) lacksItself(c *known.Container) (Lack, time.Time) {
 	case stands == nil && next != c.Attempt && !c.Unread.IsZero():
 		return Reading, time.Time{}
 	}
-	return Nothing, time.Time{}
+	return None, time.Time{}
 }
 
-// redo reports whether an init container must run again, since it succeeded in another sandbox.
-func (p *Pod) redo(c *known.Container, f *known.Attempt) bool {
+// mustRunAgain reports whether an init container must run again, since it succeeded in another sandbox.
+func (p *Pod) mustRunAgain(c *known.Container, f *known.Attempt) bool {
 	current := p.Current()
 	return c.Init && current != nil && f.SandboxID != current.ID && f.ExitCode == 0
 }
 
-// waitsInLine reports whether the start of an earlier regular container has to end before the start of c. As with the kubelet,
+// waitsForEarlier reports whether the start of an earlier regular container has to end before the start of c. As in the kubelet,
 // regular containers start in the spec's order, one after another. A start lasts from the pull of the image to the end of the
 // post-start hook. A running container is adopted without a wait.
-func (p *Pod) waitsInLine(c *known.Container) bool {
+func (p *Pod) waitsForEarlier(c *known.Container) bool {
 	before := p.Containers[:slices.Index(p.Containers, c)]
 	return c.Regular() && !c.Running() && slices.ContainsFunc(before, func(e *known.Container) bool {
 		return e.Regular() && p.beingStarted(e)
@@ -115,13 +115,13 @@ func (p *Pod) beingStarted(c *known.Container) bool {
 	if c.Stage() != messages.StageIdle {
 		return c.Stage() == messages.StageStarting
 	}
-	switch what, _ := p.lacksItself(c); what {
+	switch what, _ := p.ownBlocker(c); what {
 	case Actor:
 		at, awaited := p.Spawning(c.Name)
 		return awaited && !at.After(p.Now.Add(p.Set.AnswerTimeout))
 	case Image:
 		return c.Image.Reason == nil || c.Image.Awaits != nil
-	case Reading, Nothing:
+	case Reading, None:
 		return true
 	case Reason, Certainty, BackingOff, AnotherTry, Target, Earlier, End:
 	}
@@ -138,7 +138,7 @@ func (p *Pod) Hold(c *known.Container) *messages.Reason {
 	case c.Retry.Failed != nil:
 		return c.Retry.Failed
 	case c.Stage() != messages.StageStarting && p.Due(c) && c.Backoff.Step > 0:
-		what, at := p.Lacks(c)
+		what, at := p.Blocker(c)
 		if what != BackingOff {
 			return nil
 		}

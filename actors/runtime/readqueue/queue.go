@@ -28,10 +28,10 @@ const (
 	resting            // failed; waits before the retry
 )
 
-// wantedRead is a requested reading of one pod.
-type wantedRead struct {
+// podRead is a requested reading of one pod.
+type podRead struct {
 	state    readState
-	again    bool // requested during a reading: read once more afterwards
+	repeat   bool // requested during a reading: read once more afterwards
 	failures int
 	from     *Listed   // nil: the reading makes its own lists
 	alone    bool      // no audit could serve it
@@ -46,14 +46,14 @@ type Queue struct {
 
 	limit   int
 	running int
-	pods    map[string]*wantedRead
-	line    []string
+	pods    map[string]*podRead
+	waiting []string
 	held    map[string]bool
 }
 
 // New returns a queue with this limit of concurrent readings.
 func New(limit int) *Queue {
-	return &Queue{limit: limit, pods: map[string]*wantedRead{}, held: map[string]bool{}}
+	return &Queue{limit: limit, pods: map[string]*podRead{}, held: map[string]bool{}}
 }
 
 // Ask requests a reading of the pod from lists made from now on.
@@ -65,27 +65,27 @@ func (q *Queue) AskFrom(uid string, l *Listed) { q.want(uid, l) }
 func (q *Queue) want(uid string, l *Listed) {
 	w := q.pods[uid]
 	if w == nil {
-		q.pods[uid] = &wantedRead{from: l}
-		q.line = append(q.line, uid)
+		q.pods[uid] = &podRead{from: l}
+		q.waiting = append(q.waiting, uid)
 		return
 	}
 	switch w.state {
 	case reading:
 		if l == nil || w.stale(l) {
-			w.again = true
+			w.repeat = true
 		}
 	case inLine:
 		if l == nil || w.from != nil {
 			w.from = l
 		}
 	case sharing:
-		w.again = w.again || l == nil // the audit may be in progress
+		w.repeat = w.repeat || l == nil // the audit may be in progress
 	case settling, resting: // it will make its own, later lists
 	}
 }
 
 // stale reports whether an audit has seen a change that the reading in progress may miss.
-func (w *wantedRead) stale(l *Listed) bool {
+func (w *podRead) stale(l *Listed) bool {
 	if w.from != nil {
 		return w.from.Sig != l.Sig
 	}
@@ -100,12 +100,12 @@ func (q *Queue) Next(now time.Time) (uid string, from *Listed, ok bool) {
 	if !q.Open || q.running >= q.limit {
 		return "", nil, false
 	}
-	i := slices.IndexFunc(q.line, func(uid string) bool { return !q.held[uid] })
+	i := slices.IndexFunc(q.waiting, func(uid string) bool { return !q.held[uid] })
 	if i < 0 {
 		return "", nil, false
 	}
-	uid = q.line[i]
-	q.line = slices.Delete(q.line, i, i+1)
+	uid = q.waiting[i]
+	q.waiting = slices.Delete(q.waiting, i, i+1)
 	w := q.pods[uid]
 	w.state, w.began = reading, now
 	q.running++
@@ -117,7 +117,7 @@ func (q *Queue) Next(now time.Time) (uid string, from *Listed, ok bool) {
 func (q *Queue) Share(above int, audit uint64) bool {
 	mayShare := func(uid string) bool { w := q.pods[uid]; return w.from == nil && !w.alone && !q.held[uid] }
 	n := 0
-	for _, uid := range q.line {
+	for _, uid := range q.waiting {
 		if mayShare(uid) {
 			n++
 		}
@@ -125,7 +125,7 @@ func (q *Queue) Share(above int, audit uint64) bool {
 	if !q.Open || n <= above {
 		return false
 	}
-	q.line = slices.DeleteFunc(q.line, func(uid string) bool {
+	q.waiting = slices.DeleteFunc(q.waiting, func(uid string) bool {
 		if !mayShare(uid) {
 			return false
 		}
@@ -140,7 +140,7 @@ func (q *Queue) Shared(audit uint64, from func(uid string) *Listed) {
 	for _, uid := range slices.Sorted(maps.Keys(q.pods)) {
 		if w := q.pods[uid]; w.state == sharing && w.audit <= audit {
 			l := from(uid)
-			q.rejoin(uid, &wantedRead{failures: w.failures, again: w.again, from: l, alone: l == nil})
+			q.rejoin(uid, &podRead{failures: w.failures, repeat: w.repeat, from: l, alone: l == nil})
 		}
 	}
 }
@@ -148,8 +148,8 @@ func (q *Queue) Shared(audit uint64, from func(uid string) *Listed) {
 // Done ends a successful reading.
 func (q *Queue) Done(uid string) {
 	w := q.leave(uid)
-	if w.again {
-		q.rejoin(uid, &wantedRead{})
+	if w.repeat {
+		q.rejoin(uid, &podRead{})
 		return
 	}
 	delete(q.pods, uid)
@@ -158,13 +158,13 @@ func (q *Queue) Done(uid string) {
 // Busy ends a reading that must wait for the pod's own start operations; Settled follows.
 func (q *Queue) Busy(uid string) {
 	q.leave(uid)
-	q.pods[uid] = &wantedRead{state: settling}
+	q.pods[uid] = &podRead{state: settling}
 }
 
 // Failed ends a failed reading and returns the rest before its retry; Rested follows.
 func (q *Queue) Failed(uid string) time.Duration {
 	w := q.leave(uid)
-	q.pods[uid] = &wantedRead{state: resting, failures: w.failures + 1}
+	q.pods[uid] = &podRead{state: resting, failures: w.failures + 1}
 	return readRetry.After(w.failures+1, 0)
 }
 
@@ -179,7 +179,7 @@ func (q *Queue) Rested(uid string) { q.back(uid, resting) }
 
 func (q *Queue) back(uid string, from readState) {
 	if w := q.pods[uid]; w != nil && w.state == from {
-		q.rejoin(uid, &wantedRead{failures: w.failures})
+		q.rejoin(uid, &podRead{failures: w.failures})
 	}
 }
 
@@ -196,14 +196,14 @@ func (q *Queue) Hold(uid string) { q.held[uid] = true }
 // Release undoes Hold.
 func (q *Queue) Release(uid string) { delete(q.held, uid) }
 
-func (q *Queue) leave(uid string) *wantedRead {
+func (q *Queue) leave(uid string) *podRead {
 	q.running--
 	return q.pods[uid]
 }
 
-func (q *Queue) rejoin(uid string, w *wantedRead) {
+func (q *Queue) rejoin(uid string, w *podRead) {
 	q.pods[uid] = w
-	q.line = append(q.line, uid)
+	q.waiting = append(q.waiting, uid)
 }
 
 // Counts returns the numbers of pods to read, of those being read, and of those resting after a failure.

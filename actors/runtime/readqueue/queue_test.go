@@ -195,7 +195,7 @@ func TestReadQueueKeepsItsPromises(t *testing.T) {
 			}
 			underWay = nil
 		}
-		if len(asked) != 0 || len(q.pods) != 0 || len(q.line) != 0 {
+		if len(asked) != 0 || len(q.pods) != 0 || len(q.waiting) != 0 {
 			t.Fatalf("not read: %v; %s", asked, fmt.Sprint(q.pods))
 		}
 	})

@@ -223,7 +223,7 @@ func (a *api) bounded(h http.Handler) http.Handler {
 			fail(w, refuse(http.StatusServiceUnavailable, "too many requests are being answered: "+err.Error()))
 			return
 		}
-		out := kept{ResponseWriter: w, header: http.Header{}, status: http.StatusOK}
+		out := bufferedResponse{ResponseWriter: w, header: http.Header{}, status: http.StatusOK}
 		func() {
 			defer release() // also when h panics
 			h.ServeHTTP(&out, r)
@@ -243,20 +243,20 @@ func (a *api) bounded(h http.Handler) http.Handler {
 // Bounded limits big answers of another port like those of this one.
 func Bounded(h http.Handler) http.Handler { return newAPI(Config{}).bounded(h) }
 
-// kept is an answer that is kept in memory.
-type kept struct {
+// bufferedResponse is an answer that is kept in memory.
+type bufferedResponse struct {
 	http.ResponseWriter
 	header http.Header // separate, so that an error has none of it
 	status int
 	body   bytes.Buffer
 }
 
-func (k *kept) Header() http.Header         { return k.header }
-func (k *kept) WriteHeader(status int)      { k.status = status }
-func (k *kept) Write(p []byte) (int, error) { return k.body.Write(p) }
+func (k *bufferedResponse) Header() http.Header         { return k.header }
+func (k *bufferedResponse) WriteHeader(status int)      { k.status = status }
+func (k *bufferedResponse) Write(p []byte) (int, error) { return k.body.Write(p) }
 
 // Unwrap supports http.ResponseController: a handler may set deadlines.
-func (k *kept) Unwrap() http.ResponseWriter { return k.ResponseWriter }
+func (k *bufferedResponse) Unwrap() http.ResponseWriter { return k.ResponseWriter }
 
 // slowly is within for requests that may take minutes, with a limit of their number.
 func (a *api) slowly(h http.Handler) http.Handler { return within(longTimeout, a.inSlowSlot(h)) }
@@ -283,20 +283,20 @@ func (a *api) streaming(h http.Handler) http.Handler {
 		ctx, cancel := stall.New(r.Context(), clock.RealClock{}, longTimeout)
 		defer cancel()
 		control := http.NewResponseController(w)
-		h.ServeHTTP(pieces{w, control, ctx}, r.WithContext(ctx))
+		h.ServeHTTP(pieceWriter{w, control, ctx}, r.WithContext(ctx))
 		end := time.Now().Add(shortTimeout) // for the end of the answer, and an unread request body
 		_ = errors.Join(control.SetReadDeadline(end), control.SetWriteDeadline(end))
 	}))
 }
 
-// pieces is an answer with a deadline for each piece.
-type pieces struct {
+// pieceWriter is an answer with a deadline for each piece.
+type pieceWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	ctx     context.Context // of the request; each piece is progress
 }
 
-func (p pieces) Write(data []byte) (int, error) {
+func (p pieceWriter) Write(data []byte) (int, error) {
 	_ = p.control.SetWriteDeadline(time.Now().Add(shortTimeout))
 	n, err := p.ResponseWriter.Write(data)
 	if err == nil {
@@ -306,7 +306,7 @@ func (p pieces) Write(data []byte) (int, error) {
 }
 
 // Unwrap supports http.ResponseController.
-func (p pieces) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+func (p pieceWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // plainPaths rejects paths that would be redirected.
 func plainPaths(h http.Handler) http.Handler {

@@ -100,11 +100,11 @@ func desired(files map[string]*entry, holders map[string]string) ([]*v1.Pod, []m
 func unread(files map[string]*entry) (paths []string, stale map[string]bool) {
 	stale = map[string]bool{}
 	for _, m := range byPath(files) {
-		if m.faulty() || !m.settled && m.pending != nil && m.pending.state != gone {
+		if m.faulty() || !m.accepted && m.pending != nil && m.pending.state != fileMissing {
 			paths = append(paths, m.path)
 		}
 		for _, d := range m.documents {
-			if (m.faulty() || !m.settled) && (m.last == nil || !slices.Contains(podsOf(m.last.documents), d.Pod)) {
+			if (m.faulty() || !m.accepted) && (m.last == nil || !slices.Contains(podsOf(m.last.documents), d.Pod)) {
 				stale[string(d.Pod.UID)] = true
 			}
 		}
@@ -118,7 +118,7 @@ func namesOf(files map[string]*entry, unread []string, node string) map[string][
 	out := map[string][]string{}
 	for _, path := range unread {
 		m := files[path]
-		if m == nil || !m.settled || m.pending != nil {
+		if m == nil || !m.accepted || m.pending != nil {
 			continue
 		}
 		names := map[string]bool{}
@@ -155,7 +155,7 @@ func byPath(files map[string]*entry) []*entry {
 	return slices.SortedFunc(maps.Values(files), func(a, b *entry) int { return cmp.Compare(a.path, b.path) })
 }
 
-func (m *entry) vanishing() bool { return m.pending != nil && m.pending.state == gone }
+func (m *entry) vanishing() bool { return m.pending != nil && m.pending.state == fileMissing }
 
 func rivalry(path string, pod *v1.Pod, first *claim) messages.ManifestProblem {
 	what, field := fmt.Sprintf("a pod %s/%s", pod.Namespace, pod.Name), "metadata.name"

@@ -57,10 +57,10 @@ func (v version) equal(o version) bool {
 type fileState int
 
 const (
-	good   fileState = iota
-	broken           // it cannot be read, or parts of it are invalid
-	busy             // a writer has it open
-	gone             // it is missing
+	fileGood    fileState = iota
+	fileInvalid           // it cannot be read, or parts of it are invalid
+	fileBusy              // a writer has it open
+	fileMissing           // it is missing
 )
 
 // outcome is the result of reading a manifest.
@@ -77,12 +77,12 @@ type pendingState struct {
 	changed time.Time // when the bad state last changed
 }
 
-var waits = map[fileState]time.Duration{broken: waitBroken, busy: quietWhileWritten, gone: waitGone}
+var waits = map[fileState]time.Duration{fileInvalid: waitBroken, fileBusy: quietWhileWritten, fileMissing: waitGone}
 
 // due returns the time at which the state is accepted.
 func (t *pendingState) due() time.Time {
 	due, last := t.changed.Add(t.wait), t.since.Add(waitAtMost)
-	if last.Before(due) && t.state != gone { // only its absence ends its pods, not an earlier problem of the file
+	if last.Before(due) && t.state != fileMissing { // only its absence ends its pods, not an earlier problem of the file
 		return last
 	}
 	return due
@@ -97,8 +97,8 @@ type entry struct {
 
 	pending *pendingState
 
-	// settled means that a version has been read and accepted since the agent started.
-	settled bool
+	// accepted means that a version has been read and accepted since the agent started.
+	accepted bool
 
 	// deleted means that the file was deleted and has not come back. withheld means that it came back: its pods are left out
 	// once.
@@ -116,12 +116,12 @@ func (m *entry) overdue(now time.Time) bool { return m.pending != nil && !now.Be
 // from the previous look. changed means that the version in force may differ; removed, that the manifest must be dropped.
 func (m *entry) apply(o outcome, now time.Time, touched bool) (changed, removed bool) {
 	switch {
-	case o.state == good:
+	case o.state == fileGood:
 		m.pending, m.confirmed, m.withheld, m.deleted = nil, nil, m.withheld || m.deleted, false
 		return m.put(o.version), false
-	case o.state == gone && len(m.documents) == 0 && len(m.problems) == 0:
+	case o.state == fileMissing && len(m.documents) == 0 && len(m.problems) == 0:
 		return false, true
-	case o.state == broken && m.confirmed != nil && m.confirmed.equal(o.version):
+	case o.state == fileInvalid && m.confirmed != nil && m.confirmed.equal(o.version):
 		m.pending = nil
 		return false, false
 	case m.pending == nil:
@@ -130,9 +130,9 @@ func (m *entry) apply(o outcome, now time.Time, touched bool) (changed, removed 
 		m.pending.state, m.pending.wait, m.pending.changed = o.state, waits[o.state], now
 	}
 	switch {
-	case !m.overdue(now), o.state == busy: // the caller did not insist, and looks again
+	case !m.overdue(now), o.state == fileBusy: // the caller did not insist, and looks again
 		return false, false
-	case o.state == gone:
+	case o.state == fileMissing:
 		return false, true
 	}
 	m.pending, m.confirmed = nil, &o.version
@@ -141,6 +141,6 @@ func (m *entry) apply(o outcome, now time.Time, touched bool) (changed, removed 
 
 func (m *entry) put(v version) (changed bool) {
 	changed = !m.equal(v)
-	m.version, m.settled = v, true
+	m.version, m.accepted = v, true
 	return changed
 }

@@ -85,7 +85,7 @@ func (s *source) Receive(ctx supervisors.Context, msg any) {
 		s.start(ctx)
 	case messages.ResendDesired:
 		s.send(ctx)
-	case looked:
+	case readResult:
 		s.onLooked(ctx, m)
 	case lookDue:
 		s.r.watch.Wake(true)
@@ -111,14 +111,14 @@ func (s *source) read(ctx supervisors.Context) {
 	ctx.Do(supervisors.Work{Name: "ReadManifests", Waits: true, Run: func(ctx context.Context) any { return r.next(ctx) }})
 }
 
-func (s *source) onLooked(ctx supervisors.Context, l looked) {
+func (s *source) onLooked(ctx supervisors.Context, l readResult) {
 	s.readAt, s.files = l.at, l.files
 	for _, text := range l.notes {
 		ctx.Log().Warn(text)
 	}
 	s.desired.Problems, s.desired.Stale, s.desired.Gone = l.problems, l.stale, l.gone
 	s.desired.Unread, s.desired.Names = l.unread, l.names
-	if l.heard {
+	if l.podsKnown {
 		s.desired.Known, s.desired.Pods = true, l.pods
 	}
 	s.desired.Log(ctx, "manifest problem", "")
@@ -131,11 +131,11 @@ func (s *source) onLooked(ctx supervisors.Context, l looked) {
 	if l.good != nil {
 		s.checkpoint.Set(ctx, l.good)
 	}
-	if !l.again.IsZero() {
+	if !l.wakeAt.IsZero() {
 		if s.again != nil {
 			s.again.Cancel()
 		}
-		s.again = ctx.After(max(0, l.again.Sub(ctx.Now())), lookDue{})
+		s.again = ctx.After(max(0, l.wakeAt.Sub(ctx.Now())), lookDue{})
 	}
 	s.read(ctx)
 }
@@ -154,13 +154,13 @@ func (s *source) onCheck(ctx supervisors.Context) {
 	if s.asked.IsZero() {
 		s.asked = ctx.Now()
 	} else {
-		s.tellHung(ctx)
+		s.reportHung(ctx)
 	}
 	s.r.watch.Wake(false)
 	s.checkpoint.Retry(ctx)
 }
 
-func (s *source) tellHung(ctx supervisors.Context) {
+func (s *source) reportHung(ctx supervisors.Context) {
 	p := messages.ManifestProblem{Path: s.opts.Path, KeptLast: true,
 		Message: "reading it does not end, since " + s.asked.UTC().Format(time.RFC3339) + ": the file system does not answer"}
 	known := s.desired.Problems

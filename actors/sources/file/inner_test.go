@@ -64,15 +64,15 @@ func sameWords(a, b string) bool {
 func TestWhatIsBrokenAndGoneByTurnsIsBelieved(t *testing.T) {
 	m := &entry{version: version{problems: []problem{{}}}}
 	now := time.Unix(0, 0)
-	for state := broken; m.confirmed == nil; now = now.Add(waitGone / 3) {
+	for state := fileInvalid; m.confirmed == nil; now = now.Add(waitGone / 3) {
 		if now.Sub(time.Unix(0, 0)) > 2*waitAtMost {
 			t.Fatal("it is never believed")
 		}
 		if _, removed := m.apply(outcome{state: state}, now, true); removed {
 			t.Fatal("it was never gone for long")
 		}
-		if state = gone; m.pending != nil && m.pending.state == gone {
-			state = broken
+		if state = fileMissing; m.pending != nil && m.pending.state == fileMissing {
+			state = fileInvalid
 		}
 	}
 }
@@ -102,12 +102,12 @@ func TestALinkInTheMiddleIsWatched(t *testing.T) {
 func TestAFileThatGoesHasItsOwnTime(t *testing.T) {
 	m := &entry{version: version{documents: []document{{}}, count: 1}}
 	now := time.Unix(0, 0)
-	m.apply(outcome{state: busy}, now, false)
+	m.apply(outcome{state: fileBusy}, now, false)
 	now = now.Add(2 * waitAtMost)
-	if changed, removed := m.apply(outcome{state: gone}, now, true); changed || removed || m.overdue(now) {
+	if changed, removed := m.apply(outcome{state: fileMissing}, now, true); changed || removed || m.overdue(now) {
 		t.Errorf("at once: changed %t, removed %t", changed, removed)
 	}
-	if _, removed := m.apply(outcome{state: gone}, now.Add(waitGone), false); !removed {
+	if _, removed := m.apply(outcome{state: fileMissing}, now.Add(waitGone), false); !removed {
 		t.Error("it is never removed")
 	}
 }

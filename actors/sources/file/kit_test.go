@@ -90,7 +90,7 @@ type bench struct {
 	parse  parser // the toy's, unless a test sets another
 	r      *reader
 	saved  *lastGood
-	last   looked
+	last   readResult
 	board  *board.Board
 	// between are the desired pods while recreated manifests were left out.
 	between []*v1.Pod
@@ -108,7 +108,7 @@ func newBench(t testing.TB) *bench {
 }
 
 // start makes the first reading with a new reader, as a restart of the actor does.
-func (b *bench) start() looked {
+func (b *bench) start() readResult {
 	b.t.Helper()
 	if b.r != nil {
 		b.r.watch.Close()
@@ -124,7 +124,7 @@ func (b *bench) start() looked {
 }
 
 // look processes the changes so far.
-func (b *bench) look() looked {
+func (b *bench) look() readResult {
 	b.last, b.between = b.keep(b.r.look(b.r.watch.Collect())), nil
 	if b.r.release() {
 		b.between = b.last.pods
@@ -134,26 +134,26 @@ func (b *bench) look() looked {
 }
 
 // wait advances the clock, and then looks.
-func (b *bench) wait(d time.Duration) looked {
+func (b *bench) wait(d time.Duration) readResult {
 	b.clock.Step(d)
 	b.r.watch.Wake(true)
 	return b.look()
 }
 
 // check looks as at the regular check.
-func (b *bench) check() looked {
+func (b *bench) check() readResult {
 	b.r.watch.Wake(false)
 	return b.look()
 }
 
 // over publishes that no pod runs, and advances the clock to the regular check.
-func (b *bench) over() looked {
+func (b *bench) over() readResult {
 	b.board.Publish(board.Snapshot{Audited: true})
 	b.clock.Step(time.Hour)
 	return b.check()
 }
 
-func (b *bench) keep(l looked) looked {
+func (b *bench) keep(l readResult) readResult {
 	if l.good != nil {
 		b.saved = l.good
 	}
@@ -187,9 +187,9 @@ func (b *bench) remove(name string) {
 
 // wants fails the test unless the look returned exactly these pods and problems. Pods are in order, by name without the
 // node's. Each problem contains its text.
-func (b *bench) wants(l looked, pods string, problems ...string) {
+func (b *bench) wants(l readResult, pods string, problems ...string) {
 	b.t.Helper()
-	if !l.heard {
+	if !l.podsKnown {
 		b.t.Fatalf("nothing was heard; problems: %v", l.problems)
 	}
 	if got := names(l.pods); got != pods {
@@ -198,7 +198,7 @@ func (b *bench) wants(l looked, pods string, problems ...string) {
 	b.complains(l, problems...)
 }
 
-func (b *bench) complains(l looked, problems ...string) {
+func (b *bench) complains(l readResult, problems ...string) {
 	b.t.Helper()
 	if len(l.problems) != len(problems) {
 		b.t.Fatalf("problems %v, want %d: %v", l.problems, len(problems), problems)
@@ -247,4 +247,4 @@ func inotifies(t testing.TB) int {
 func samePods(a, b []*v1.Pod) bool { return slices.Equal(a, b) }
 
 // seenOf returns the first-seen time of the first pod.
-func seenOf(l looked) string { return l.pods[0].Annotations[manifest.FirstSeenAnnotation] }
+func seenOf(l readResult) string { return l.pods[0].Annotations[manifest.FirstSeenAnnotation] }

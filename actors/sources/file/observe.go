@@ -19,7 +19,7 @@ import (
 
 // observe reads the manifest at path, where s was found. event means that something may have happened to it; done, that a
 // writer closed it.
-func (r *reader) observe(path string, s foundFile, now time.Time, event, done bool) {
+func (r *reader) observe(path string, s manifestFile, now time.Time, event, done bool) {
 	m := r.files[path]
 	if m == nil {
 		m = &entry{path: path}
@@ -38,15 +38,15 @@ func (r *reader) observe(path string, s foundFile, now time.Time, event, done bo
 }
 
 // outcome reads the manifest if that can bring a change.
-func (r *reader) outcome(m *entry, s foundFile, now time.Time, event, done bool) (o outcome, touched, news bool) {
+func (r *reader) outcome(m *entry, s manifestFile, now time.Time, event, done bool) (o outcome, touched, news bool) {
 	switch {
 	case errors.Is(s.err, fs.ErrNotExist) && s.link:
-		return outcome{broken, brokenBy(m.path, errors.New("it is a link that leads to nothing"))}, false, true
+		return outcome{fileInvalid, brokenBy(m.path, errors.New("it is a link that leads to nothing"))}, false, true
 	case errors.Is(s.err, fs.ErrNotExist), s.err == nil && s.info.IsDir():
 		m.id = wholefile.Identity{}
-		return outcome{state: gone}, false, true
+		return outcome{state: fileMissing}, false, true
 	case s.err != nil:
-		return outcome{broken, brokenBy(m.path, s.err)}, false, true
+		return outcome{fileInvalid, brokenBy(m.path, s.err)}, false, true
 	}
 	id := wholefile.IdentityOf(s.info)
 	touched = id != m.id
@@ -61,17 +61,17 @@ func (r *reader) outcome(m *entry, s foundFile, now time.Time, event, done bool)
 	}
 	switch {
 	case errors.Is(err, wholefile.ErrBusy):
-		return outcome{state: busy}, touched, true
+		return outcome{state: fileBusy}, touched, true
 	case errors.Is(err, fs.ErrNotExist):
-		return outcome{state: gone}, touched, true
+		return outcome{state: fileMissing}, touched, true
 	case err != nil:
-		return outcome{broken, brokenBy(m.path, err)}, touched, true
+		return outcome{fileInvalid, brokenBy(m.path, err)}, touched, true
 	}
 	v := r.parsed(m, data)
 	if v.faulty() {
-		return outcome{broken, *v}, touched, true
+		return outcome{fileInvalid, *v}, touched, true
 	}
-	return outcome{good, *v}, touched, true
+	return outcome{fileGood, *v}, touched, true
 }
 
 // errEmpty is the problem with a file that was cut off before its first byte. Its pods do not end.

@@ -23,48 +23,48 @@ type reader struct {
 	watch  *dirwatch.Watch
 	memory *memory
 
-	opened   bool
-	loaded   bool                      // a checkpoint was loaded
-	surveyed bool                      // the path was examined
-	heard    bool                      // the desired pods are known
-	files    map[string]*entry         // by path, as the configured path has it
-	holders  map[string]string         // the paths of the files that have a pod's name
-	named    map[string]bool           // the UIDs of the pods that were in force at the last report
-	departed base.Departures           // pods that left the manifests
-	problem  *messages.ManifestProblem // with the path itself, in force
-	missed   bool                      // the problem is that the path does not exist
-	pending  *pendingState             // the path is missing or unreadable, which is not accepted yet
+	opened    bool
+	loaded    bool                      // a checkpoint was loaded
+	surveyed  bool                      // the path was examined
+	podsKnown bool                      // the desired pods are known
+	files     map[string]*entry         // by path, as the configured path has it
+	holders   map[string]string         // the paths of the files that have a pod's name
+	named     map[string]bool           // the UIDs of the pods that were in force at the last report
+	departed  base.Departures           // pods that left the manifests
+	problem   *messages.ManifestProblem // with the path itself, in force
+	missed    bool                      // the problem is that the path does not exist
+	pending   *pendingState             // the path is missing or unreadable, which is not accepted yet
 
-	last  looked          // as the actor knows it
-	again time.Time       // when the actor wakes the reader
-	dirty bool            // the versions in force differ from the last ones to save
-	notes []string        // for the log, not returned yet
-	said  map[string]bool // the complaints of the last survey
+	last   readResult      // as the actor knows it
+	wakeAt time.Time       // when the actor wakes the reader
+	dirty  bool            // the versions in force differ from the last ones to save
+	notes  []string        // for the log, not returned yet
+	logged map[string]bool // the complaints of the last survey
 }
 
 // memory holds the last versions in force, for a restart of the actor before they are on disk.
 type memory = atomic.Pointer[lastGood]
 
-// looked is the result of a worker.
-type looked struct {
-	heard    bool      // false while the desired pods are unknown; pods is meaningless then
-	pods     []*v1.Pod // immutable, as are the problems
-	problems []messages.ManifestProblem
-	unread   []string // this, names, stale and gone: see messages.SourcePodsWanted
-	names    map[string][]string
-	stale    map[string]bool // immutable
-	gone     map[string]bool // immutable
-	changed  bool            // any of these differs from the previous result
-	checked  bool            // the regular check is done
-	again    time.Time       // when to wake the reader; zero for never
-	good     *lastGood       // to be saved; nil if unchanged
-	notes    []string        // for the log
-	at       time.Time
-	files    int
+// readResult is the result of a worker.
+type readResult struct {
+	podsKnown bool      // false while the desired pods are unknown; pods is meaningless then
+	pods      []*v1.Pod // immutable, as are the problems
+	problems  []messages.ManifestProblem
+	unread    []string // this, names, stale and gone: see messages.SourcePodsWanted
+	names     map[string][]string
+	stale     map[string]bool // immutable
+	gone      map[string]bool // immutable
+	changed   bool            // any of these differs from the previous result
+	checked   bool            // the regular check is done
+	wakeAt    time.Time       // when to wake the reader; zero for never
+	good      *lastGood       // to be saved; nil if unchanged
+	notes     []string        // for the log
+	at        time.Time
+	files     int
 }
 
-func (l looked) worth() bool {
-	return l.changed || l.checked || l.good != nil || len(l.notes) > 0 || !l.again.IsZero()
+func (l readResult) notable() bool {
+	return l.changed || l.checked || l.good != nil || len(l.notes) > 0 || !l.wakeAt.IsZero()
 }
 
 func newReader(o Options, m *memory) *reader {
@@ -73,7 +73,7 @@ func newReader(o Options, m *memory) *reader {
 
 // next blocks until there is a result for the actor. The first call returns after the first reading. The end of ctx is the
 // end of the actor: the result is empty.
-func (r *reader) next(ctx context.Context) looked {
+func (r *reader) next(ctx context.Context) readResult {
 	if !r.opened {
 		r.open()
 		l := r.look(dirwatch.Changes{Lost: true})
@@ -82,16 +82,16 @@ func (r *reader) next(ctx context.Context) looked {
 	}
 	for {
 		if r.release() {
-			if l := r.report(r.opts.Clock.Now(), false); l.worth() {
+			if l := r.report(r.opts.Clock.Now(), false); l.notable() {
 				return l
 			}
 		}
 		c := r.watch.Await(ctx)
 		supervisors.Awaited(ctx)
 		if c.None() { // the actor has ended
-			return looked{}
+			return readResult{}
 		}
-		if l := r.look(c); l.worth() {
+		if l := r.look(c); l.notable() {
 			return l
 		}
 	}
@@ -131,10 +131,10 @@ func (r *reader) open() {
 }
 
 // look processes changes and returns the result for the actor.
-func (r *reader) look(c dirwatch.Changes) looked {
+func (r *reader) look(c dirwatch.Changes) readResult {
 	now := r.opts.Clock.Now()
 	if c.Late {
-		r.again = time.Time{}
+		r.wakeAt = time.Time{}
 	}
 	for name := range c.Deleted {
 		if m := r.files[filepath.Join(r.opts.Path, name)]; m != nil {
@@ -146,8 +146,8 @@ func (r *reader) look(c dirwatch.Changes) looked {
 }
 
 // report compares the state with the last result.
-func (r *reader) report(now time.Time, checked bool) looked {
-	l := looked{heard: r.heard, checked: checked, at: now, notes: r.notes, files: len(r.files)}
+func (r *reader) report(now time.Time, checked bool) readResult {
+	l := readResult{podsKnown: r.podsKnown, checked: checked, at: now, notes: r.notes, files: len(r.files)}
 	r.notes = nil
 	var holders map[string]string
 	l.pods, l.problems, holders = desired(r.files, r.holders)
@@ -165,13 +165,14 @@ func (r *reader) report(now time.Time, checked bool) looked {
 		kept.KeptLast = len(l.pods) > 0
 		l.problems = slices.Insert(l.problems, 0, kept)
 	}
-	l.changed = l.heard != r.last.heard || !slices.Equal(l.pods, r.last.pods) || !slices.Equal(l.problems, r.last.problems) ||
+	l.changed = l.podsKnown != r.last.podsKnown || !slices.Equal(l.pods, r.last.pods) ||
+		!slices.Equal(l.problems, r.last.problems) ||
 		!slices.Equal(l.unread, r.last.unread) || !maps.EqualFunc(l.names, r.last.names, slices.Equal) ||
 		!maps.Equal(l.stale, r.last.stale) || !maps.Equal(l.gone, r.last.gone)
-	if due := r.due(); !due.IsZero() && (r.again.IsZero() || due.Before(r.again)) {
-		l.again, r.again = due, due
+	if due := r.due(); !due.IsZero() && (r.wakeAt.IsZero() || due.Before(r.wakeAt)) {
+		l.wakeAt, r.wakeAt = due, due
 	}
-	if r.dirty && r.heard {
+	if r.dirty && r.podsKnown {
 		good := collect(r.opts.Path, r.opts.Node.NodeName, r.files, r.holders, l.gone)
 		r.memory.Store(good)
 		r.dirty = false
@@ -185,7 +186,7 @@ func (r *reader) report(now time.Time, checked bool) looked {
 
 // depart records the pods that left the manifests, and drops those that have ended.
 func (r *reader) depart(now time.Time) {
-	if !r.heard {
+	if !r.podsKnown {
 		return
 	}
 	named := uidsOf(r.files)

@@ -132,8 +132,8 @@ func TestAWriterThatIsQuietIsNotWaitedForForEver(t *testing.T) {
 	must(t, err)
 	l := b.look()
 	b.wants(l, "")
-	if want := b.clock.Now().Add(quietWhileWritten); !l.again.Equal(want) {
-		t.Fatalf("looks again at %v, want %v", l.again, want)
+	if want := b.clock.Now().Add(quietWhileWritten); !l.wakeAt.Equal(want) {
+		t.Fatalf("looks again at %v, want %v", l.wakeAt, want)
 	}
 	b.wants(b.wait(quietWhileWritten), "a")
 }
@@ -152,8 +152,8 @@ func TestAWriterThatNeverStopsIsNotWaitedForForEver(t *testing.T) {
 	}
 	_, err = f.WriteString("pod b\n")
 	must(t, err)
-	if l := b.wait(quietWhileWritten); l.again.After(b.clock.Now()) {
-		t.Fatalf("looks again at %v, want at once", l.again)
+	if l := b.wait(quietWhileWritten); l.wakeAt.After(b.clock.Now()) {
+		t.Fatalf("looks again at %v, want at once", l.wakeAt)
 	}
 	b.wait(0)
 	if got := names(b.last.pods); !strings.HasSuffix(got, " b") {
@@ -174,15 +174,15 @@ func TestAnErrorIsReportedOnlyWhenItStays(t *testing.T) {
 	b.write("a", "nonsense\n")
 	l := b.look()
 	b.wants(l, "a=mended")
-	if want := b.clock.Now().Add(waitBroken); !l.again.Equal(want) {
-		t.Fatalf("looks again at %v, want %v", l.again, want)
+	if want := b.clock.Now().Add(waitBroken); !l.wakeAt.Equal(want) {
+		t.Fatalf("looks again at %v, want %v", l.wakeAt, want)
 	}
 	b.clock.Step(waitBroken / 2)
 	b.write("a", "other nonsense\n") // restarts the delay
 	b.wants(b.look(), "a=mended")
 	b.wants(b.wait(waitBroken/2), "a=mended")
 	b.wants(b.wait(waitBroken/2), "a=mended", "a:0  not a manifest: other nonsense kept=true")
-	if l := b.check(); l.changed || !l.again.IsZero() {
+	if l := b.check(); l.changed || !l.wakeAt.IsZero() {
 		t.Fatalf("a check found news: %+v", l)
 	}
 	b.write("a", "pod a - mended\n")
@@ -462,7 +462,7 @@ func TestAFolderThatIsMissingAtTheStartIsNotBelievedAtOnce(t *testing.T) {
 	b.start()
 	b.save()
 	must(t, os.RemoveAll(b.dir))
-	if l := b.start(); l.heard {
+	if l := b.start(); l.podsKnown {
 		t.Fatal("heard, although the folder may be being replaced")
 	}
 	b.wants(b.wait(waitPlace), "", "there is no such file or folder")
@@ -573,7 +573,7 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 	b.wants(b.wait(waitBroken), "a f", "fifo:0  it cannot be read: it is a named pipe, not a regular file kept=true",
 		"huge:0  it cannot be read: it is larger than the 10 MiB that a manifest may have kept=false",
 		"mem:0  it cannot be read: input/output error", "zero:0  it cannot be read: it is a device, not a regular file")
-	if l := b.check(); l.changed || !l.again.IsZero() {
+	if l := b.check(); l.changed || !l.wakeAt.IsZero() {
 		t.Fatalf("a check found news: %+v", l)
 	}
 }
@@ -590,7 +590,7 @@ func TestAPathThatCannotBeRead(t *testing.T) {
 	b.wants(b.wait(waitBroken), "a", "manifests:0  it cannot be read: too many levels of symbolic links kept=true")
 	b.wants(b.start(), "a", "manifests:0  it cannot be read: too many levels of symbolic links kept=true")
 	must(t, os.RemoveAll(b.state))
-	if l := b.start(); l.heard {
+	if l := b.start(); l.podsKnown {
 		t.Fatal("heard, although nothing could be read, now or before")
 	} else {
 		b.complains(l, "too many levels of symbolic links kept=false")

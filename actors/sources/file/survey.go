@@ -12,8 +12,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// foundFile is the file found at a manifest's path.
-type foundFile struct {
+// manifestFile is the file found at a manifest's path.
+type manifestFile struct {
 	real string // its path, without links
 	info fs.FileInfo
 	err  error
@@ -21,7 +21,7 @@ type foundFile struct {
 }
 
 // look examines a path in a folder without links, and adds the targets of links to places.
-func look(path string, places dirwatch.Places) (s foundFile) {
+func look(path string, places dirwatch.Places) (s manifestFile) {
 	s.real = path
 	if s.info, s.err = os.Lstat(path); s.err != nil || s.info.Mode()&fs.ModeSymlink == 0 {
 		return s
@@ -33,7 +33,7 @@ func look(path string, places dirwatch.Places) (s foundFile) {
 }
 
 // find lists the manifests by path, and the places to watch for changes.
-func find(path string) (found map[string]foundFile, places dirwatch.Places, err error) {
+func find(path string) (found map[string]manifestFile, places dirwatch.Places, err error) {
 	places = dirwatch.Places{}
 	s := look(path, places)
 	s.real = places.Follow(path) // also through links above it
@@ -41,11 +41,11 @@ func find(path string) (found map[string]foundFile, places dirwatch.Places, err 
 	case s.err != nil:
 		return nil, places, s.err
 	case !s.info.IsDir():
-		return map[string]foundFile{path: s}, places, nil
+		return map[string]manifestFile{path: s}, places, nil
 	}
 	places.Folder(s.real)
 	entries, err := os.ReadDir(s.real)
-	found = make(map[string]foundFile, len(entries))
+	found = make(map[string]manifestFile, len(entries))
 	for _, e := range entries {
 		if !ignored(e.Name()) {
 			found[filepath.Join(path, e.Name())] = look(filepath.Join(s.real, e.Name()), places)
@@ -59,20 +59,20 @@ const looksAtMost = 5
 
 // survey finds everything again: the target of the path, the manifests, and all folders to watch.
 func (r *reader) survey(now time.Time, c dirwatch.Changes) {
-	said := r.said
-	r.said = map[string]bool{}
+	said := r.logged
+	r.logged = map[string]bool{}
 	complain := func(errs ...error) {
 		for _, err := range errs {
-			if err == nil || r.said[err.Error()] {
+			if err == nil || r.logged[err.Error()] {
 				continue
 			}
-			if r.said[err.Error()] = true; !said[err.Error()] {
+			if r.logged[err.Error()] = true; !said[err.Error()] {
 				r.notes = append(r.notes, err.Error())
 			}
 		}
 	}
 	complain(r.watch.Open())
-	var found map[string]foundFile
+	var found map[string]manifestFile
 	var err error
 	for range looksAtMost {
 		var places dirwatch.Places
@@ -108,12 +108,12 @@ func (r *reader) missing(now time.Time) {
 	for _, m := range r.files {
 		holdsPods = holdsPods || len(m.documents) > 0
 	}
-	if holdsPods && r.stillPending(gone, waitPlace, now) {
+	if holdsPods && r.stillPending(fileMissing, waitPlace, now) {
 		return
 	}
 	r.dirty = r.dirty || holdsPods
 	clear(r.files)
-	r.heard, r.pending, r.missed = true, nil, true
+	r.podsKnown, r.pending, r.missed = true, nil, true
 	r.problem = &messages.ManifestProblem{
 		Path: r.opts.Path, Message: "there is no such file or folder; it is read as soon as there is",
 	}
@@ -121,17 +121,17 @@ func (r *reader) missing(now time.Time) {
 
 // unreadable handles an unreadable path: the desired pods are unknown, and the last ones stay.
 func (r *reader) unreadable(err error, now time.Time) {
-	if r.surveyed && r.problem == nil && r.stillPending(broken, waitBroken, now) {
+	if r.surveyed && r.problem == nil && r.stillPending(fileInvalid, waitBroken, now) {
 		return
 	}
-	r.heard, r.pending, r.missed = r.heard || r.loaded, nil, false
+	r.podsKnown, r.pending, r.missed = r.podsKnown || r.loaded, nil, false
 	r.problem = &messages.ManifestProblem{Path: r.opts.Path, Message: "it cannot be read: " + reasonOf(err)}
 }
 
 // present handles the manifests that were found.
-func (r *reader) present(found map[string]foundFile, now time.Time, c dirwatch.Changes) {
-	first := !r.heard
-	r.heard, r.problem, r.pending = true, nil, nil
+func (r *reader) present(found map[string]manifestFile, now time.Time, c dirwatch.Changes) {
+	first := !r.podsKnown
+	r.podsKnown, r.problem, r.pending = true, nil, nil
 	for path, s := range found {
 		done, event := c.Written[filepath.Base(path)]
 		r.observe(path, s, now, event || c.Lost || c.Check, done)
@@ -145,7 +145,7 @@ func (r *reader) present(found map[string]foundFile, now time.Time, c dirwatch.C
 			delete(r.files, path)
 			continue
 		}
-		r.observe(path, foundFile{err: fs.ErrNotExist}, now, false, false)
+		r.observe(path, manifestFile{err: fs.ErrNotExist}, now, false, false)
 	}
 }
 

@@ -11,13 +11,13 @@ import (
 )
 
 // unreadAs fails the test unless the look has these unread files, and these pods, by UID, as of an earlier version.
-func (b *bench) unreadAs(l looked, files, stale string) {
+func (b *bench) unreadAs(l readResult, files, stale string) {
 	b.t.Helper()
 	var got []string
 	for _, path := range l.unread {
 		got = append(got, filepath.Base(path))
 	}
-	if text := strings.Join(got, " "); text != files || !l.heard {
+	if text := strings.Join(got, " "); text != files || !l.podsKnown {
 		b.t.Fatalf("unread %q, want %q", text, files)
 	}
 	if text := strings.Join(slices.Sorted(maps.Keys(l.stale)), " "); text != stale {
@@ -124,7 +124,7 @@ func TestUnread_NamesOfPodsInForce(t *testing.T) {
 }
 
 // goneAs fails the test unless the look has these pods, by UID, as gone from their manifests.
-func (b *bench) goneAs(l looked, want string) {
+func (b *bench) goneAs(l readResult, want string) {
 	b.t.Helper()
 	if text := strings.Join(slices.Sorted(maps.Keys(l.gone)), " "); text != want {
 		b.t.Fatalf("gone %q, want %q", text, want)
@@ -205,7 +205,7 @@ func TestUnread_GoneBeforeTheFolder(t *testing.T) {
 	b.save()
 	aside := filepath.Join(b.root, "aside")
 	must(t, os.Rename(b.dir, aside))
-	if l := b.start(); l.heard {
+	if l := b.start(); l.podsKnown {
 		t.Fatal("heard, although the folder may be being replaced")
 	}
 	must(t, os.Symlink("manifests", b.dir)) // leads to itself

@@ -43,8 +43,8 @@ type state struct {
 	gone     map[string]bool // departed pods, by UID
 }
 
-// heard reports whether the journal has been read.
-func (s state) heard() bool { return s.version > 0 }
+// loaded reports whether the journal has been read.
+func (s state) loaded() bool { return s.version > 0 }
 
 func newJournal(opts Options) *journal {
 	if opts.Clock == nil {

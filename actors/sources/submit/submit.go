@@ -77,9 +77,9 @@ type (
 		answer any
 		err    error // the journal could not be read
 	}
-	opened   struct{ done }
-	sendDue  struct{}
-	checkDue struct{}
+	openResult struct{ done }
+	sendDue    struct{}
+	checkDue   struct{}
 )
 
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
@@ -89,7 +89,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		ctx.After(checkEvery, checkDue{})
 	case checkDue:
 		a.desired.Send(ctx)
-		if !a.state.heard() || a.failure != "" {
+		if !a.state.loaded() || a.failure != "" {
 			a.read(ctx, "ReadJournal", a.journal.open)
 		} else if len(a.state.gone) > 0 {
 			a.read(ctx, "PruneJournal", a.journal.prune)
@@ -109,7 +109,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.work(ctx, "GetSubmissions", func() any { return a.journal.list(m) })
 	case messages.GetSubmittedObjects:
 		a.work(ctx, "GetSubmittedObjects", a.journal.listObjects)
-	case opened:
+	case openResult:
 		a.opening = false
 		a.take(ctx, m.done)
 	case done:
@@ -128,7 +128,7 @@ func (a *actor) read(ctx supervisors.Context, name string, f func() (state, erro
 	a.opening = true
 	ctx.Do(supervisors.Work{Name: name, Timeout: workTimeout, Run: func(context.Context) any {
 		s, err := f()
-		return opened{done{state: s, err: err}}
+		return openResult{done{state: s, err: err}}
 	}})
 }
 
@@ -145,7 +145,7 @@ func (a *actor) work(ctx supervisors.Context, name string, f func() any) {
 func (a *actor) take(ctx supervisors.Context, m done) {
 	if m.err != nil && m.err.Error() != a.failure {
 		what := "until then nothing that was found running is ended"
-		if m.state.heard() {
+		if m.state.loaded() {
 			what = "until then what was known of it stays in force"
 		}
 		ctx.Log().Error("the journal of submissions cannot be read; it is tried again, and "+what, "error", m.err)

@@ -20,7 +20,7 @@ type validators struct {
 
 // state is the known desired state of the URL. Immutable.
 type state struct {
-	heard      bool
+	loaded     bool
 	confirmed  bool // by an answer since the agent started; otherwise the pods are from the disk
 	pods       []*v1.Pod
 	warnings   []messages.ManifestProblem // of these pods
@@ -65,11 +65,11 @@ func (s state) after(m fetched, shown string) (next state, changed bool) {
 		return next, false
 	}
 	next.problems, next.warnings, next.validators = warnings, warnings, m.validators
-	next.heard, next.confirmed = true, true
+	next.loaded, next.confirmed = true, true
 	next.pods = base.KeepUnchanged(s.pods, m.pods)
 	// New validators for the same pods do not justify a write at each check. Those on disk belong to the same pods, and cost
 	// one full answer after a restart.
-	return next, !s.heard || !slices.Equal(next.pods, s.pods) || !slices.Equal(next.warnings, s.warnings)
+	return next, !s.loaded || !slices.Equal(next.pods, s.pods) || !slices.Equal(next.warnings, s.warnings)
 }
 
 // rivals returns problems for pods with another pod's UID. The manifest's own checks cover the names.

@@ -118,7 +118,7 @@ func (s *source) onLoaded(ctx supervisors.Context, m loaded) {
 	s.loaded = true
 	if m.good != nil {
 		s.departed.Add(ctx.Now(), m.good.Gone...)
-		s.take(state{heard: true, pods: m.good.Pods, validators: m.good.Validators, warnings: m.good.Warnings,
+		s.take(state{loaded: true, pods: m.good.Pods, validators: m.good.Validators, warnings: m.good.Warnings,
 			problems: m.good.Warnings})
 		s.desired.Send(ctx)
 	}
@@ -127,7 +127,7 @@ func (s *source) onLoaded(ctx supervisors.Context, m loaded) {
 
 func (s *source) take(next state) {
 	s.state = next
-	s.desired.Known, s.desired.Pods, s.desired.Problems = next.heard, next.pods, next.problems
+	s.desired.Known, s.desired.Pods, s.desired.Problems = next.loaded, next.pods, next.problems
 	s.desired.Unread, s.desired.Stale, s.desired.Gone = nil, nil, s.departed.UIDs()
 	if faults, _ := base.Split(next.problems); len(faults) > 0 || !next.confirmed {
 		s.desired.Unread, s.desired.Stale = []string{s.fetcher.shown}, map[string]bool{}

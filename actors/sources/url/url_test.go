@@ -308,7 +308,7 @@ func FuzzAnswers(f *testing.F) {
 		fetcher := newFetcher(Options{URL: "http://h/p", Node: base.Node{NodeName: "node"}, Transport: server})
 		good, _ := state{}.after(fetcher.fetch(t.Context(), validators{}, time.Unix(0, 0)), "http://h/p")
 		faulty := slices.ContainsFunc(good.problems, func(p messages.ManifestProblem) bool { return !p.Warning })
-		if good.heard == faulty || !good.heard && len(good.pods) > 0 {
+		if good.loaded == faulty || !good.loaded && len(good.pods) > 0 {
 			t.Fatalf("%+v", good)
 		}
 		names := map[string]bool{}

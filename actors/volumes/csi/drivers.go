@@ -38,7 +38,7 @@ func (e NotRegisteredError) Error() string {
 	return fmt.Sprintf("CSI driver %s is not registered on this node", e.Name)
 }
 
-// Cause implements messages.Caused.
+// Cause implements messages.CauseError.
 func (e NotRegisteredError) Cause() messages.Cause {
 	return messages.Cause{Code: messages.CauseDriverAbsent, Name: e.Name}
 }

@@ -492,9 +492,9 @@ const dayIsShort = "it comes every 10 s, and a day may be shorter; the rest has 
 var byChance = map[string]string{
 	"pods/NodeShutdownObserved":         dayIsShort,
 	"registration/NodeShutdownObserved": dayIsShort,
-	"shutdown/tellDue":                  dayIsShort,
-	"images/heldLong":                   "a pull waits for its Secrets only where these are read later than the image is asked for",
-	"images/due":                        "a pull waits for its time only where several come at once, or one has failed",
+	"shutdown/reportDue":                dayIsShort,
+	"images/holdTimeout":                "a pull waits for its Secrets only where these are read later than the image is asked for",
+	"images/timerFired":                 "a pull waits for its time only where several come at once, or one has failed",
 	"objects/lookDue":                   "a change of a file waits only where it is read within 0.2 s of being written",
 }
 

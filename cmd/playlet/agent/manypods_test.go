@@ -23,17 +23,17 @@ import (
 
 // boundedCollections grow with the number of pods up to a bound of their own, which few pods do not reach.
 var boundedCollections = []string{
-	"podlog.Names.",           // the last pods, for the log
-	"runtime.collector.asked", // the pods since the last message of the pods actor, which comes every minute
-	"supervisors.Recorder.",   // the flight recorder, which has bounded memory
-	"supervisors.story.",      // "
-	"eventlog.",               // the last Events
+	"podlog.Names.",            // the last pods, for the log
+	"runtime.collector.readAt", // the pods since the last message of the pods actor, which comes every minute
+	"supervisors.Recorder.",    // the flight recorder, which has bounded memory
+	"supervisors.entryLog.",    // "
+	"eventlog.",                // the last Events
 	// The pods at the last update of the node's cgroups: those of one wave, or of two.
 	"reconcile.object[[]*k8s.io/api/core/v1.Pod,struct {}].desired",
 }
 
 // recentCollections hold the pods whose manifests were removed less than recently ago.
-var recentCollections = []string{"base.Departures.", "messages.SourcePodsWanted.Gone", "file.looked.gone", "file.lastGood.Gone"}
+var recentCollections = []string{"base.Departures.", "messages.SourcePodsWanted.Gone", "file.readResult.gone", "file.lastGood.Gone"}
 
 // recently is the minute for which a source keeps departed pods, and the time until it reads its folder again.
 const recently = 2 * time.Minute

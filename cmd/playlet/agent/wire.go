@@ -96,7 +96,7 @@ func wirePods(node *config.Node, host *pod.Host, machine *registration.Reader, b
 	return pods.New(pods.Options{
 		Sources: sourcesOf(node), Unheard: len(unheard(node)) > 0 || onlySubmissions(node), Own: submit.Source,
 		Cluster: !node.Standalone(), Board: board, Dir: stateDir(node), Named: names.Note,
-		Here: pods.Here{
+		LocalNode: pods.LocalNode{
 			Registered: !node.Standalone(),
 			Node: pods.Node{
 				Object: ownNode(node), Sysctls: node.Kubelet.AllowedUnsafeSysctls, AppArmor: appArmor("/sys"),

@@ -20,11 +20,11 @@ func Init(dir string) error {
 	if os.Getpid() != 1 {
 		return errByHand
 	}
-	return tell(dir, runNode(dir))
+	return writeOutcome(dir, runNode(dir))
 }
 
-// tell writes an error to the outcome file, unless there is one already.
-func tell(dir string, err error) error {
+// writeOutcome writes an error to the outcome file, unless there is one already.
+func writeOutcome(dir string, err error) error {
 	path := folder(dir).at(outcomeFile)
 	if _, there := os.Lstat(path); there == nil {
 		return nil
@@ -45,7 +45,7 @@ func runNode(dir string) error {
 		{What: "own mounts", Do: func() error { return namespaces.OwnMounts(unix.MS_SLAVE) }},
 		{What: "own cgroups", Do: func() error { return namespaces.EnterCgroups(plan.Name) }},
 		{What: "own folders", Do: coverFolders},
-	}, []string{os.Args[0], "dev", NodeStage, dir}, []*os.File{asked()}, func(os.Signal) os.Signal { return syscall.SIGTERM })
+	}, []string{os.Args[0], "dev", NodeStage, dir}, []*os.File{stagePipe()}, func(os.Signal) os.Signal { return syscall.SIGTERM })
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func Node(ctx context.Context, dir string, h Hooks) error {
 	defer cancel()
 	entered := make(chan struct{}, 16)
 	go func() {
-		readEntered(asked(), entered)
+		readEntered(stagePipe(), entered)
 		cancel()
 	}()
 	// When the output is closed, the run ends in order; the signal would end it half-way.
@@ -83,7 +83,7 @@ func Node(ctx context.Context, dir string, h Hooks) error {
 	signal.Ignore(syscall.SIGTTOU)
 	plan, err := readPlan(dir)
 	if err != nil {
-		return tell(dir, err)
+		return writeOutcome(dir, err)
 	}
 	n := &node{Hooks: h, plan: plan, folder: folder(dir), progress: progress.New(os.Stdout), entered: entered}
 	n.progress.Unread = cancel
@@ -95,10 +95,10 @@ func Node(ctx context.Context, dir string, h Hooks) error {
 	case ctx.Err() != nil:
 		err = unlessEnded(ctx, plan.Once, nil) // whatever was cut short
 	case err != nil:
-		n.tellLogs(os.Stderr)
+		n.printLogs(os.Stderr)
 	}
 	stopped := n.progress.Step("stopping", func(waiting func(string)) (string, error) { return n.stop(waiting) })
-	return tell(dir, errors.Join(err, stopped))
+	return writeOutcome(dir, errors.Join(err, stopped))
 }
 
 func (n *node) start(ctx context.Context) error {
@@ -185,7 +185,7 @@ func (n *node) startContainerd(ctx context.Context, waiting func(string)) (strin
 		return "", err
 	}
 	n.closers = append(n.closers, n.client.Close)
-	n.runtime = &supervised{say: n.tell, command: func() *exec.Cmd {
+	n.runtime = &supervised{say: n.printEvent, command: func() *exec.Cmd {
 		cmd := f.Command(programs.Containerd, os.Environ(), programs.Shim, programs.Runc, programs.IPTables) // with our proxies
 		cmd.Stdout, cmd.Stderr = log, log
 		return cmd
@@ -325,8 +325,8 @@ func (n *node) stop(waiting func(string)) (string, error) {
 	return "pods, agent, containerd", errors.Join(errs...)
 }
 
-// tellLogs shows the ends of the logs, which go with the folder.
-func (n *node) tellLogs(w io.Writer) {
+// printLogs shows the ends of the logs, which go with the folder.
+func (n *node) printLogs(w io.Writer) {
 	for _, name := range []string{containerdLog, agentLog} {
 		if text, err := os.ReadFile(n.folder.at(name)); err == nil && len(text) > 0 {
 			fmt.Fprintf(w, "last lines of %s:\n%s\n", name, process.Tail(string(text), 8))

@@ -25,8 +25,8 @@ const (
 // other.
 const askedFD = 3
 
-// asked gives the pipe of this stage, which programs started from it do not get.
-func asked() *os.File {
+// stagePipe gives the pipe of this stage, which programs started from it do not get.
+func stagePipe() *os.File {
 	syscall.CloseOnExec(askedFD)
 	return os.NewFile(askedFD, "asked to end")
 }

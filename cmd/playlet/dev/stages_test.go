@@ -68,12 +68,12 @@ func TestHowItEndedIsReported(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
 	}
-	must(t, tell(string(f), nil))
+	must(t, writeOutcome(string(f), nil))
 	must(t, outcome(ended, f, true, nil))
-	must(t, tell(string(f), errors.New("too late"))) // the first word counts
+	must(t, writeOutcome(string(f), errors.New("too late"))) // the first word counts
 	must(t, outcome(t.Context(), f, true, killed))
 	must(t, os.Remove(f.at(outcomeFile)))
-	must(t, tell(string(f), errors.New("broken")))
+	must(t, writeOutcome(string(f), errors.New("broken")))
 	if got := text(outcome(ended, f, false, nil)); got != "broken" {
 		t.Errorf("%q", got)
 	}

@@ -72,48 +72,50 @@ func (n *node) stay(ctx context.Context) error {
 		}
 	}
 	n.progress.Line("%s", n.directions())
-	seen := map[string]*shown{}
+	seen := map[string]*printedState{}
 	return n.watch(ctx, func(now *api.Pods) error {
-		for _, line := range n.news(now, seen) {
-			n.tell(line)
+		for _, line := range n.newLines(now, seen) {
+			n.printEvent(line)
 		}
-		n.tellAddress(now)
+		n.printAddress(now)
 		return nil
 	})
 }
 
-// tellAddress prints the sample pod's address after a change: a recreated sandbox has another address.
-func (n *node) tellAddress(now *api.Pods) {
+// printAddress prints the sample pod's address after a change: a recreated sandbox has another address.
+func (n *node) printAddress(now *api.Pods) {
 	p := n.sample(now)
 	if n.url == "" || p == nil || !ready(p) {
 		return
 	}
 	if url := sampleURL(p); url != n.url {
 		n.url = url
-		n.tell(reach + " " + fetch(url))
+		n.printEvent(reach + " " + fetch(url))
 	}
 }
 
-// tell prints an event with its time.
-func (n *node) tell(what string) { n.progress.Line("%s  %s", time.Now().Format(time.TimeOnly), what) }
+// printEvent prints an event with its time.
+func (n *node) printEvent(what string) {
+	n.progress.Line("%s  %s", time.Now().Format(time.TimeOnly), what)
+}
 
-// shown is the printed state of a subject.
-type shown struct {
+// printedState is the printed state of a subject.
+type printedState struct {
 	line string
 	// causes has all reasons why a pod did not become ready since it last was. Tries alternate with pauses between them, and each
 	// reason is printed once.
 	causes map[string]bool
 }
 
-// news returns the lines that have not been printed yet.
-func (n *node) news(now *api.Pods, seen map[string]*shown) []string {
+// newLines returns the lines that have not been printed yet.
+func (n *node) newLines(now *api.Pods, seen map[string]*printedState) []string {
 	var out []string
 	there := map[string]bool{}
 	say := func(subject, text, cause string) {
 		there[subject] = true
 		t := seen[subject]
 		if t == nil || cause == "" {
-			seen[subject] = &shown{line: text, causes: map[string]bool{}}
+			seen[subject] = &printedState{line: text, causes: map[string]bool{}}
 		}
 		if t != nil && (t.line == text || t.causes[cause]) {
 			return

@@ -75,7 +75,7 @@ func aNode(out *buffer) *node {
 
 func TestOnlyNewsAreReported(t *testing.T) {
 	n := aNode(&buffer{})
-	seen := map[string]*shown{}
+	seen := map[string]*printedState{}
 	ready := api.Node{Runtime: api.Runtime{Ready: true}}
 	for i, c := range []struct {
 		now  api.Pods
@@ -89,7 +89,7 @@ func TestOnlyNewsAreReported(t *testing.T) {
 		{api.Pods{Node: ready}, []string{"default/a  gone"}},
 		{api.Pods{Node: ready}, nil},
 	} {
-		if got := n.news(&c.now, seen); !slices.Equal(got, c.want) {
+		if got := n.newLines(&c.now, seen); !slices.Equal(got, c.want) {
 			t.Errorf("at %d: %q, want %q", i, got, c.want)
 		}
 	}
@@ -99,7 +99,7 @@ func TestOnlyNewsAreReported(t *testing.T) {
 func TestACauseIsReportedOnce(t *testing.T) {
 	n := aNode(&buffer{})
 	n.Status = func(p *api.Pod) string { return p.Phase + " " + p.Cause }
-	seen := map[string]*shown{}
+	seen := map[string]*printedState{}
 	const absent, pulling = "image x not found", "image x is being pulled"
 	for i, c := range []struct {
 		status, cause string
@@ -111,7 +111,7 @@ func TestACauseIsReportedOnce(t *testing.T) {
 	} {
 		p := onePod("a", "1", "")
 		p.Phase, p.Cause = c.status, c.cause
-		got := n.news(&api.Pods{Node: api.Node{Runtime: api.Runtime{Ready: true}}, Pods: []api.Pod{p}}, seen)
+		got := n.newLines(&api.Pods{Node: api.Node{Runtime: api.Runtime{Ready: true}}, Pods: []api.Pod{p}}, seen)
 		if want := "default/a  " + c.status + " " + c.cause; (len(got) == 1 && got[0] == want) != c.reported || len(got) > 1 {
 			t.Errorf("at %d: %q", i, got)
 		}
@@ -125,16 +125,16 @@ func TestANewAddressOfTheSampleIsReported(t *testing.T) {
 	out := &buffer{}
 	n := aNode(out)
 	pods := func(ip string) *api.Pods { return &api.Pods{Pods: []api.Pod{onePod("hello-vm", "1", ip)}} }
-	n.tellAddress(pods("192.0.2.1")) // no address was printed yet
+	n.printAddress(pods("192.0.2.1")) // no address was printed yet
 	n.url = "http://192.0.2.1:8080/"
-	n.tellAddress(pods("192.0.2.1"))
-	n.tellAddress(pods(""))
-	n.tellAddress(&api.Pods{Pods: []api.Pod{onePod("another", "2", "192.0.2.9")}})
+	n.printAddress(pods("192.0.2.1"))
+	n.printAddress(pods(""))
+	n.printAddress(&api.Pods{Pods: []api.Pod{onePod("another", "2", "192.0.2.9")}})
 	if got := out.String(); got != "" {
 		t.Errorf("it tells %q", got)
 	}
 	for range 2 {
-		n.tellAddress(pods("192.0.2.2"))
+		n.printAddress(pods("192.0.2.2"))
 	}
 	if got := out.String(); strings.Count(got, "\n") != 1 ||
 		!strings.HasSuffix(got, "  Reach the sample pod: curl http://192.0.2.2:8080/\n") {

@@ -16,43 +16,43 @@ import (
 type Server struct {
 	wg sync.WaitGroup // open streams
 
-	mu     sync.Mutex
-	server *httptest.Server
-	given  int
-	asked  map[string]asked // by the path of a returned URL, which can be used once
+	mu      sync.Mutex
+	server  *httptest.Server
+	given   int
+	pending map[string]pendingStream // by the path of a returned URL, which can be used once
 }
 
-// asked is a process to run once the client has opened the number of streams, or ports to echo if run is nil.
-type asked struct {
+// pendingStream is a process to run once the client has opened the number of streams, or ports to echo if run is nil.
+type pendingStream struct {
 	streams int
 	run     func(map[string]httpstream.Stream)
 }
 
 // Run returns a URL for a process: run receives the streams, by kind, once the client has opened that number.
 func (s *Server) Run(streams int, run func(map[string]httpstream.Stream)) string {
-	return s.url(asked{streams, run})
+	return s.url(pendingStream{streams, run})
 }
 
 // Echo returns a URL at which every port echoes its input.
-func (s *Server) Echo() string { return s.url(asked{}) }
+func (s *Server) Echo() string { return s.url(pendingStream{}) }
 
-func (s *Server) url(a asked) string {
+func (s *Server) url(a pendingStream) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.server == nil {
-		s.server, s.asked = httptest.NewServer(http.HandlerFunc(s.serve)), map[string]asked{}
+		s.server, s.pending = httptest.NewServer(http.HandlerFunc(s.serve)), map[string]pendingStream{}
 	}
 	s.given++
 	path := "/" + strconv.Itoa(s.given)
-	s.asked[path] = a
+	s.pending[path] = a
 	return s.server.URL + path
 }
 
 // serve opens the requested streams, and ends with the connection.
 func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
 	s.mu.Lock()
-	a, found := s.asked[req.URL.Path]
-	delete(s.asked, req.URL.Path)
+	a, found := s.pending[req.URL.Path]
+	delete(s.pending, req.URL.Path)
 	s.mu.Unlock()
 	if !found {
 		http.NotFound(w, req)

@@ -33,21 +33,21 @@ const (
 	garbage = 50
 )
 
-// giving decides when a kind of memory is given back. Its zero value is of a process that has just started.
-type giving struct {
+// releasePolicy decides when a kind of memory is given back. Its zero value is of a process that has just started.
+type releasePolicy struct {
 	least uint64 // bytes that were resident after the last giving
 	wait  int    // looks until there may be another one
 }
 
 // due is called with each look, and takes the bytes that are resident.
-func (g *giving) due(busy bool, resident uint64) bool {
+func (g *releasePolicy) due(busy bool, resident uint64) bool {
 	g.wait = max(0, g.wait-1)
 	return !busy && g.wait == 0 && resident > g.least+worthwhile
 }
 
 // given records the resident bytes after a return of memory, and the number of checks until the next one may follow. The first
 // one returns the memory of the start and delays no other: the pods of a booting node come right after it.
-func (g *giving) given(resident uint64, wait int) {
+func (g *releasePolicy) given(resident uint64, wait int) {
 	if g.least > 0 {
 		g.wait = wait
 	}
@@ -57,7 +57,7 @@ func (g *giving) given(resident uint64, wait int) {
 // GiveBack runs until ctx ends. An agent is busy for seconds and idle for hours. GiveBack returns the memory of a roll-out after
 // it, and the program pages that only the start needed. Go alone would retain as much again as is in use.
 func GiveBack(ctx context.Context) {
-	var heap, program giving
+	var heap, program releasePolicy
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage)
 	}

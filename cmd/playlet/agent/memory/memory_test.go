@@ -10,7 +10,7 @@ import (
 
 func TestMemoryIsGivenBackAtRest(t *testing.T) {
 	const start, least = 60 << 20, 30 << 20
-	var g giving
+	var g releasePolicy
 	for i, look := range []struct {
 		busy     bool
 		resident uint64

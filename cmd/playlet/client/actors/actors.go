@@ -190,12 +190,12 @@ func (c *actorsCommand) list(ctx context.Context, path string) error {
 	return c.newTable().Print(rows)
 }
 
-// shown is the printed path of an actor, and its printed state.
-type shown struct{ path, state string }
+// printedState is the printed path of an actor, and its printed state.
+type printedState struct{ path, state string }
 
 // watch prints rows as they change, until ctx ends.
 func (c *actorsCommand) watch(ctx context.Context, path string) error {
-	t, last := c.newTable(), map[messages.Address]shown{}
+	t, last := c.newTable(), map[messages.Address]printedState{}
 	for {
 		got, err := c.get(ctx, path)
 		if ctx.Err() != nil {
@@ -210,7 +210,7 @@ func (c *actorsCommand) watch(ctx context.Context, path string) error {
 		for i := range got.Actors {
 			a := &got.Actors[i]
 			there[a.Path] = true
-			now := shown{ShownPath(a), fmt.Sprint(a.State, a.Restarts, a.Waiting)}
+			now := printedState{ShownPath(a), fmt.Sprint(a.State, a.Restarts, a.Waiting)}
 			if last[a.Path] != now {
 				last[a.Path] = now
 				rows = append(rows, Row(a, now.path, names, got.At, c.Output == "wide"))

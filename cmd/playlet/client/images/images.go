@@ -42,7 +42,7 @@ const example = `  # All images, with who uses them
   playlet images prune`
 
 const (
-	sayEvery = 10 * time.Second
+	progressEvery = 10 * time.Second
 	// timeout is how long a question is repeated while the agent cannot answer it: it is being restarted, or collects images.
 	timeout = 3 * time.Minute
 	shortID = 12 // digits
@@ -158,7 +158,7 @@ func (c *command) pull(ctx context.Context, args []string) error {
 				return got, nil
 			}
 			text, now := got.Waiting, c.Now()
-			if text != said || now.Sub(when) >= sayEvery {
+			if text != said || now.Sub(when) >= progressEvery {
 				said, when = text, now
 				if since := now.Sub(got.Since); since >= time.Second {
 					text += ", for " + duration.HumanDuration(since)

@@ -44,7 +44,7 @@ func (c *podsCommand) watch(ctx context.Context) error {
 	defer progress.Wait()
 	defer stop()
 	if w.print == nil {
-		progress.Go(func() { cli.Repeat(ctx, w.ticks, w.sayProgress) })
+		progress.Go(func() { cli.Repeat(ctx, w.ticks, w.printProgress) })
 	}
 	reached := false
 	for {
@@ -85,7 +85,7 @@ func (w *podWatch) failure() error {
 	return w.failed
 }
 
-func (w *podWatch) sayProgress() {
+func (w *podWatch) printProgress() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.lost { // the known state of the pods is outdated

@@ -85,7 +85,7 @@ func (c *streamCommand) exec(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	stderr := &heard{Writer: c.Err}
+	stderr := &stderrCapture{Writer: c.Err}
 	t := api.Terminal{Stdout: c.Out, Stderr: stderr, Note: c.note}
 	if c.options.Stdin {
 		t.Stdin = c.In
@@ -116,7 +116,7 @@ func (c *streamCommand) exec(ctx context.Context, args []string) error {
 		}
 		return &cli.ExitError{Code: code, Err: err}
 	case code != 0:
-		return &cli.ExitError{Code: stderr.ended(code)}
+		return &cli.ExitError{Code: stderr.exitCode(code)}
 	}
 	return nil
 }
@@ -129,15 +129,15 @@ func notRun(err error) int {
 	return 1
 }
 
-// heard forwards a command's output on stderr, and keeps its beginning.
-type heard struct {
+// stderrCapture forwards a command's output on stderr, and keeps its beginning.
+type stderrCapture struct {
 	io.Writer
 	said []byte
 }
 
 const maxHeard = 4 << 10
 
-func (h *heard) Write(p []byte) (int, error) {
+func (h *stderrCapture) Write(p []byte) (int, error) {
 	h.said = append(h.said, p[:min(len(p), maxHeard-len(h.said))]...)
 	return h.Writer.Write(p)
 }
@@ -146,9 +146,9 @@ func (h *heard) Write(p []byte) (int, error) {
 var ofTheRuntime = regexp.MustCompile("^(?:time=\\S+ level=error msg=\"?)?(?:OCI runtime )?(?:exec failed: )?" +
 	"(?:unable to start container process: |executable file [`'])")
 
-// ended returns the exit code for a command that ended with code. For a command that did not run, CRI-O returns the exit code of
-// the OCI runtime (runc 255, crun 1 or 127), whose message is on the command's stderr.
-func (h *heard) ended(code int) int {
+// exitCode returns the exit code for a command that ended with code. For a command that did not run, CRI-O returns the exit code
+// of the OCI runtime (runc 255, crun 1 or 127), whose message is on the command's stderr.
+func (h *stderrCapture) exitCode(code int) int {
 	if code != 255 && code != 1 || !ofTheRuntime.Match(h.said) { // the command itself may have written much the same
 		return code
 	}

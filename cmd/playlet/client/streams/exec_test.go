@@ -47,10 +47,10 @@ func TestExitCodeOfACommandThatWasNotRun(t *testing.T) {
 		{"failed to load app.yaml: no such file or directory", 1, 1}, {"the file x was not found", 255, 255},
 		{`exec: "git": executable file not found in $PATH`, 1, 1}, {"path /x: Permission denied", 1, 1}} {
 		var shown bytes.Buffer
-		h := &heard{Writer: &shown}
+		h := &stderrCapture{Writer: &shown}
 		fmt.Fprint(h, c.said[:len(c.said)/2])
 		fmt.Fprint(h, c.said[len(c.said)/2:])
-		if got := h.ended(c.code); got != c.want || shown.String() != c.said {
+		if got := h.exitCode(c.code); got != c.want || shown.String() != c.said {
 			t.Errorf("%q and code %d: %d, want %d; shown %q", c.said, c.code, got, c.want, &shown)
 		}
 	}

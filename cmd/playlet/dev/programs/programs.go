@@ -28,12 +28,12 @@ type Programs struct {
 // cniPlugins are those that the network needs; portmap and the masquerading of bridge call iptables.
 var cniPlugins = []string{"bridge", "host-local", "loopback", "portmap"}
 
-// thing is something to be found, and the Debian package that has it.
-type thing struct{ what, pkg string }
+// requirement is something to be found, and the Debian package that has it.
+type requirement struct{ what, pkg string }
 
 // Missing is the error for programs that are nowhere.
 type Missing struct {
-	things []thing
+	things []requirement
 	// where things were looked for: programs, plugins.
 	programs, plugins []string
 }
@@ -173,7 +173,7 @@ func (p places) find() (Programs, error) {
 	missing := &Missing{programs: p.programs, plugins: p.plugins}
 	want := func(to *string, name, pkg string, dirs []string) {
 		if *to = Find(name, dirs); *to == "" {
-			missing.things = append(missing.things, thing{name, pkg})
+			missing.things = append(missing.things, requirement{name, pkg})
 		}
 	}
 	want(&out.Containerd, "containerd", "containerd", p.programs)
@@ -197,10 +197,10 @@ func (p places) find() (Programs, error) {
 		}
 	}
 	if out.CNIDir == "" {
-		missing.things = append(missing.things, thing{"CNI plugins " + strings.Join(lacking, " "), pluginsPackage})
+		missing.things = append(missing.things, requirement{"CNI plugins " + strings.Join(lacking, " "), pluginsPackage})
 	}
 	if out.Busybox = staticBusybox(p.programs); out.Busybox == "" {
-		missing.things = append(missing.things, thing{"static busybox", shellPackage})
+		missing.things = append(missing.things, requirement{"static busybox", shellPackage})
 	}
 	if len(missing.things) > 0 {
 		return out, missing
