@@ -26,6 +26,8 @@ var limits = map[string]string{
 		actors/events.maxWaiting actors/events:queue actors/internal/eventlog.Room`,
 	"slots are shared by namespace and registry (package lanes)": `
 		actors/images/lanes.AtOnce actors/images/lanes.EachOf actors/images/lanes:lane`,
+	"long walks: the namespace with the fewest goes first (stats/turns.go)": `
+		actors/stats:turnQueue`,
 	"pulls a second: namespaces and registries take turns": `
 		actors/images/lanes:NewLimiter`,
 	"shared by pod: half of a pool for all, and an eighth of it for each pod (prober/schedule.go)": `
