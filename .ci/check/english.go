@@ -55,8 +55,8 @@ func overLimit(rooms map[string]commentCount) []string {
 	var problems []string
 	for _, room := range slices.Sorted(maps.Keys(rooms)) {
 		if c := rooms[room]; c.percent() > listedLimit {
-			problems = append(problems, fmt.Sprintf("%s: %d of %d comment lines (%.1f %%) match the list, the limit is %d %%", room,
-				c.matches, c.lines, c.percent(), listedLimit))
+			problems = append(problems, fmt.Sprintf("%s: %d of %d comment lines (%.1f %%) match the list, the limit is %d %%",
+				room, c.matches, c.lines, c.percent(), listedLimit))
 		}
 	}
 	return problems

@@ -17,8 +17,8 @@
 //   - The CRI (ListContainerStats) reports writable layers and image file systems, and all figures of a container whose cgroup
 //     is not visible here, as in a virtual machine. If its list does not fit into one message, pods are listed one by one.
 //   - The actor walks volumes, logs and /etc/hosts, a few pods at a time and fairly by namespace (see walk). Pods that eviction
-//     needs figures of come first. A walk has no deadline; a long walk takes turns with others (see turnQueue). Until it ends, its
-//     figures are lower bounds and marked partial. Views for people show the previous figures where these are larger;
+//     needs figures of come first. A walk has no deadline; a long walk takes turns with others (see turnQueue). Until it ends,
+//     its figures are lower bounds and marked partial. Views for people show the previous figures where these are larger;
 //     decisions do not use them. CSI drivers are asked beside walks, with a timeout of their own.
 //
 // Figures of the last walks and of CPU time are kept by the process and outlive the actor, whose restart loses nothing.
