@@ -100,7 +100,7 @@ func (a Attachments) Release(ctx context.Context, container string) (leases int,
 	for _, one := range list {
 		err := a.unused(one.NetNS)
 		if one.NetNS == "" {
-			err = a.ended(container)
+			err = a.inUse(container)
 		}
 		if err != nil {
 			return 0, err
@@ -137,9 +137,9 @@ func (a Attachments) del(ctx context.Context, conf *libcni.NetworkConfigList, on
 	return a.config().DelNetworkList(ctx, conf, rt)
 }
 
-// ended returns ErrInUse if a process is in a cgroup with the container's name. It serves attachments whose network namespace
+// inUse returns ErrInUse if a process is in a cgroup with the container's name. It serves attachments whose network namespace
 // is unknown.
-func (a Attachments) ended(container string) error {
+func (a Attachments) inUse(container string) error {
 	return a.noProcess("cgroup", func(file string) (bool, error) {
 		text, err := os.ReadFile(file)
 		return strings.Contains(string(text), container), err

@@ -16,8 +16,8 @@ import (
 // its process follows.
 const prefix = "playlet-doctor-"
 
-// over reports whether a trial has ended, by its name: its process is gone, or has our own ID.
-func over(name string) bool {
+// processGone reports whether a trial has ended, by its name: its process is gone, or has our own ID.
+func processGone(name string) bool {
 	number, ours := strings.CutPrefix(name, prefix)
 	pid, err := strconv.Atoi(number)
 	return ours && (err != nil || pid <= 0 || pid == os.Getpid() || errors.Is(unix.Kill(pid, 0), unix.ESRCH))
@@ -25,14 +25,14 @@ func over(name string) bool {
 
 // Sweep cleans up after killed trials, with the present configuration. It removes their namespaces. After a reboot, which
 // removes these, it releases the addresses that host-local has reserved on disk. It returns a note for each action.
-func (t Trial) Sweep(ctx context.Context, networks []Network) (notes []string, err error) {
+func (t NetworkCheck) Sweep(ctx context.Context, networks []Network) (notes []string, err error) {
 	entries, err := os.ReadDir(t.NetNSDir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
 	tried := map[string]bool{}
 	for _, e := range entries {
-		if !over(e.Name()) {
+		if !processGone(e.Name()) {
 			continue
 		}
 		a := t.attempt(e.Name())
@@ -56,7 +56,7 @@ func (t Trial) Sweep(ctx context.Context, networks []Network) (notes []string, e
 	}
 	for i := range networks {
 		for _, lease := range networks[i].leases() {
-			if !over(lease.container) || tried[lease.container] {
+			if !processGone(lease.container) || tried[lease.container] {
 				continue
 			}
 			if err := t.attempt(lease.container).del(ctx, &networks[i]); err != nil {

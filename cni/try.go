@@ -13,8 +13,8 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 )
 
-// Trial configures a trial: its folders and its time limits.
-type Trial struct {
+// NetworkCheck configures a trial: its folders and its time limits.
+type NetworkCheck struct {
 	Places Places
 	// StateDir is libcni's cache of results. The runtime's own is not for us: its garbage collection reads it.
 	StateDir string
@@ -78,7 +78,7 @@ type Outcome struct {
 // when ctx ends or an ADD fails. A bridge made by the plugin stays, as after the last pod. Run first cleans up after killed
 // trials. It touches no namespace, address or interface of a pod. The error joins a *StepError for each operation that
 // failed; the outcome is returned as well. Several processes may run trials at once.
-func (t Trial) Run(ctx context.Context, networks []Network) (out Outcome, err error) {
+func (t NetworkCheck) Run(ctx context.Context, networks []Network) (out Outcome, err error) {
 	notes, err := t.Sweep(ctx, networks)
 	out.Notes = notes
 	if err != nil {
@@ -109,18 +109,18 @@ func (t Trial) Run(ctx context.Context, networks []Network) (out Outcome, err er
 
 // attempt is one run of a trial.
 type attempt struct {
-	trial  Trial
-	id     string // the container's for the plugins
-	netns  string
-	config *libcni.CNIConfig
-	given  map[string]*types100.Result // by network
-	begun  map[string]bool             // networks that ADD was called for
+	settings  NetworkCheck
+	id        string // the container's for the plugins
+	netns     string
+	config    *libcni.CNIConfig
+	given     map[string]*types100.Result // by network
+	attempted map[string]bool             // networks that ADD was called for
 }
 
-func (t Trial) attempt(id string) *attempt {
+func (t NetworkCheck) attempt(id string) *attempt {
 	return &attempt{
-		trial: t, id: id, netns: filepath.Join(t.NetNSDir, id), given: map[string]*types100.Result{}, begun: map[string]bool{},
-		config: libcni.NewCNIConfigWithCacheDir(t.Places.BinDirs, t.StateDir, &runner{}),
+		settings: t, id: id, netns: filepath.Join(t.NetNSDir, id), given: map[string]*types100.Result{},
+		attempted: map[string]bool{}, config: libcni.NewCNIConfigWithCacheDir(t.Places.BinDirs, t.StateDir, &runner{}),
 	}
 }
 
@@ -133,7 +133,7 @@ func (a *attempt) args(n *Network) *libcni.RuntimeConf {
 
 func (a *attempt) add(ctx context.Context, n *Network) error {
 	fail := func(err error) error { return &StepError{Add, n.Name, err} }
-	a.begun[n.Name] = true
+	a.attempted[n.Name] = true
 	got, err := a.config.AddNetworkList(ctx, n.list, a.args(n))
 	if err != nil {
 		return fail(err)
@@ -189,13 +189,13 @@ func (a *attempt) check(ctx context.Context, n *Network, out *Outcome) error {
 func (a *attempt) end(ctx context.Context, networks []Network) error {
 	var errs []error
 	for i := len(networks) - 1; i >= 0; i-- {
-		if n := &networks[i]; a.begun[n.Name] {
+		if n := &networks[i]; a.attempted[n.Name] {
 			errs = append(errs, a.del(ctx, n))
 		}
 	}
 	if deleted := errors.Join(errs...); deleted == nil {
 		for i := range networks {
-			errs = append(errs, a.left(&networks[i]))
+			errs = append(errs, a.checkRemoved(&networks[i]))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -205,8 +205,8 @@ func (a *attempt) end(ctx context.Context, networks []Network) error {
 }
 
 func (a *attempt) del(ctx context.Context, n *Network) error {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), a.trial.undo(),
-		errors.New("it took longer than "+a.trial.undo().String()))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), a.settings.undo(),
+		errors.New("it took longer than "+a.settings.undo().String()))
 	defer cancel()
 	if err := a.config.DelNetworkList(ctx, n.list, a.args(n)); err != nil {
 		return &StepError{Del, n.Name, err}
@@ -214,8 +214,8 @@ func (a *attempt) del(ctx context.Context, n *Network) error {
 	return nil
 }
 
-// left returns an error if DEL has left the interface, or a lease of host-local.
-func (a *attempt) left(n *Network) error {
+// checkRemoved returns an error if DEL has left the interface, or a lease of host-local.
+func (a *attempt) checkRemoved(n *Network) error {
 	fail := func(format string, args ...any) error {
 		return &StepError{Left, n.Name, fmt.Errorf(format, args...)}
 	}
@@ -236,7 +236,7 @@ func (a *attempt) left(n *Network) error {
 	return nil
 }
 
-func (t Trial) undo() time.Duration {
+func (t NetworkCheck) undo() time.Duration {
 	if t.Undo > 0 {
 		return t.Undo
 	}

@@ -15,12 +15,12 @@ import (
 )
 
 // trial makes one for a test that takes root.
-func trial(t *testing.T, p Places) Trial {
+func trial(t *testing.T, p Places) NetworkCheck {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("a network namespace takes root")
 	}
-	return Trial{Places: p, StateDir: filepath.Join(t.TempDir(), "state"), NetNSDir: filepath.Join(t.TempDir(), "netns")}
+	return NetworkCheck{Places: p, StateDir: filepath.Join(t.TempDir(), "state"), NetNSDir: filepath.Join(t.TempDir(), "netns")}
 }
 
 func calls(t *testing.T, log string) []string {
@@ -37,7 +37,7 @@ func calls(t *testing.T, log string) []string {
 }
 
 // clean fails the test if a trial has left something.
-func clean(t *testing.T, tr Trial) {
+func clean(t *testing.T, tr NetworkCheck) {
 	t.Helper()
 	for _, dir := range []string{tr.StateDir, tr.NetNSDir} {
 		must(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {

@@ -31,11 +31,11 @@ const (
 	other
 )
 
-// lull is how long a change of a pod that starts or ends waits for the next one. A pod that becomes ready within it is written
-// once, when it is ready. A write costs an API server far more than it costs the agent.
+// stepDelay is how long a change of a pod that starts or ends waits for the next one. A pod that becomes ready within it is
+// written once, when it is ready. A write costs an API server far more than it costs the agent.
 //
-// In a burst, the wait grows with the number of such pods, up to burstLull: the writers then serve pods that are ready or over.
-const lull, burstLull = time.Second, 10 * time.Second
+// In a burst, the wait grows with the number of such pods, up to burstDelay: the writers then serve pods that are ready or over.
+const stepDelay, burstDelay = time.Second, 10 * time.Second
 
 // job is one write. Immutable.
 type job struct {
@@ -78,17 +78,17 @@ func (b *machine) refresh(now time.Time) {
 			l.stepped = now
 		}
 		if l.next == nil && !l.busy {
-			l.trouble, l.failures, l.due = nil, 0, time.Time{}
+			l.failure, l.failures, l.due = nil, 0, time.Time{}
 			if l.observed == nil && len(l.wants) == 0 {
 				delete(b.lines, l.key)
-				delete(b.unsettled, l)
+				delete(b.pendingChanges, l)
 			}
 		}
 	}
 }
 
 // evaluate returns the next write of a line, or nil.
-func (b *machine) evaluate(l *line, now time.Time) *job {
+func (b *machine) evaluate(l *podWriter, now time.Time) *job {
 	current := l.current()
 	w := l.wanted(current)
 	switch {
@@ -115,12 +115,12 @@ func undone(w *messages.PodStatusWanted, current *v1.Pod) bool {
 }
 
 // evaluateMirror is evaluate for static pods.
-func (b *machine) evaluateMirror(l *line, w *messages.PodStatusWanted, mirror *v1.Pod, now time.Time) *job {
+func (b *machine) evaluateMirror(l *podWriter, w *messages.PodStatusWanted, mirror *v1.Pod, now time.Time) *job {
 	switch {
 	case w == nil && mirror == nil, w != nil && w.Kept:
 		return nil
 	case w == nil:
-		if !b.heard {
+		if !b.sourcesSynced {
 			return nil // its source may not have reported yet
 		}
 		return l.unmake(w, mirror, "its static pod is gone")
@@ -160,18 +160,18 @@ func (b *machine) evaluateMirror(l *line, w *messages.PodStatusWanted, mirror *v
 const finalTries = 4
 
 // unwelcome reports whether the API server has rejected the pod's status finalTries times.
-func (l *line) unwelcome() bool {
-	return l.trouble != nil && l.trouble.fate == refused && l.failures >= finalTries
+func (l *podWriter) unwelcome() bool {
+	return l.failure != nil && l.failure.outcome == refused && l.failures >= finalTries
 }
 
-func (l *line) unmake(w *messages.PodStatusWanted, mirror *v1.Pod, why string) *job {
+func (l *podWriter) unmake(w *messages.PodStatusWanted, mirror *v1.Pod, why string) *job {
 	j := l.job(deleteMirror, ending, w, mirror)
 	j.why, j.after = why, l.deleteAfter
 	return j
 }
 
 // patch returns the write of a status, or nil if it would change nothing.
-func (l *line) patch(w *messages.PodStatusWanted, current *v1.Pod, now time.Time) *job {
+func (l *podWriter) patch(w *messages.PodStatusWanted, current *v1.Pod, now time.Time) *job {
 	to := merge(current, w.Status, now)
 	if w.Over {
 		finalstatus.Settle(&current.Spec, to, now)
@@ -188,17 +188,17 @@ func (l *line) patch(w *messages.PodStatusWanted, current *v1.Pod, now time.Time
 	case w.Over:
 		j.class = ending
 	case current.DeletionTimestamp != nil && !isMirror(current) && !runs(to) && ready(to) != ready(j.from):
-		j.patience = lull // the final status follows; until then, endpoints publish the pod as serving
+		j.patience = stepDelay // the final status follows; until then, endpoints publish the pod as serving
 	case ready(to) != ready(j.from):
 		j.class = readiness // of a deleted pod, too
 	case current.DeletionTimestamp != nil && !isMirror(current):
-		j.patience = burstLull
+		j.patience = burstDelay
 	case to.Phase == v1.PodPending && j.from.Phase == to.Phase && stuck(to):
-		j.patience = lull
+		j.patience = stepDelay
 	case to.Phase == v1.PodPending && j.from.Phase == to.Phase && initialized(to) > initialized(j.from):
-		j.patience, j.step = lull, true // users wait for each; the next one begins within it
+		j.patience, j.step = stepDelay, true // users wait for each; the next one begins within it
 	case to.Phase == v1.PodPending && j.from.Phase == to.Phase:
-		j.patience = burstLull
+		j.patience = burstDelay
 	}
 	return j
 }
@@ -232,13 +232,13 @@ func stuck(s *v1.PodStatus) bool {
 
 // futile reports whether this write was done before and changed nothing. An API server that lacks a field drops it, and would
 // otherwise get the same write for ever.
-func (l *line) futile(current *v1.Pod, to *v1.PodStatus) bool {
+func (l *podWriter) futile(current *v1.Pod, to *v1.PodStatus) bool {
 	s := l.sent
 	return s != nil && s.uid == current.UID && equality.Semantic.DeepEqual(s.to, to) &&
 		equality.Semantic.DeepEqual(s.from, &current.Status) && equality.Semantic.DeepEqual(s.got, &current.Status)
 }
 
-func (l *line) job(d verb, c class, w *messages.PodStatusWanted, object *v1.Pod) *job {
+func (l *podWriter) job(d verb, c class, w *messages.PodStatusWanted, object *v1.Pod) *job {
 	j := &job{key: l.key, verb: d, class: c, namespace: l.namespace, name: l.name}
 	if w != nil {
 		j.pod = w.UID
@@ -255,13 +255,13 @@ func (b *machine) take(now time.Time) (jobs []*job, again time.Time) {
 	b.refresh(now)
 	waiting := 0
 	for l := range b.todo {
-		if l.next.patience > lull {
+		if l.next.patience > stepDelay {
 			waiting++
 		}
 	}
-	b.lull = lullOf(waiting)
-	for b.busy < b.gate.width(now) {
-		var best *line
+	b.stepDelay = lullOf(waiting)
+	for b.busy < b.server.width(now) {
+		var best *podWriter
 		aged := (b.taken+1)%agedTurn == 0
 		for l := range b.todo {
 			if l.busy || b.starts(l).After(now) {
@@ -288,8 +288,8 @@ func (b *machine) again(now time.Time) time.Time {
 	var out time.Time
 	for l := range b.todo {
 		at := b.starts(l)
-		if b.gate.until.After(at) {
-			at = b.gate.until
+		if b.server.until.After(at) {
+			at = b.server.until
 		}
 		if !l.busy && at.After(now) && (out.IsZero() || at.Before(out)) {
 			out = at
@@ -299,7 +299,7 @@ func (b *machine) again(now time.Time) time.Time {
 }
 
 // starts returns the earliest time at which the write of a line may start.
-func (b *machine) starts(l *line) time.Time {
+func (b *machine) starts(l *podWriter) time.Time {
 	at := l.due
 	if l.next.after.After(at) {
 		at = l.next.after
@@ -307,10 +307,10 @@ func (b *machine) starts(l *line) time.Time {
 	if l.next.patience == 0 {
 		return at
 	}
-	settled := l.since.Add(min(l.next.patience, b.lull))
+	settled := l.since.Add(min(l.next.patience, b.stepDelay))
 	if l.next.step { // no longer than without the step
-		settled = l.since.Add(b.lull)
-		if next := l.stepped.Add(lull); next.Before(settled) {
+		settled = l.since.Add(b.stepDelay)
+		if next := l.stepped.Add(stepDelay); next.Before(settled) {
 			settled = next
 		}
 	}
@@ -322,7 +322,7 @@ func (b *machine) starts(l *line) time.Time {
 
 // lullOf returns the wait for the next change while this number of pods wait for one.
 func lullOf(waiting int) time.Duration {
-	return min(max(lull, lull*time.Duration(waiting)/writers), burstLull)
+	return min(max(stepDelay, stepDelay*time.Duration(waiting)/writers), burstDelay)
 }
 
 // agedTurn is the number of writes per write that goes to the longest wait, whatever its class. Without it, pods that keep
@@ -331,7 +331,7 @@ const agedTurn = 10
 
 // before reports whether the write of l starts before the other one: by class unless aged, then by age. A pod has one write
 // in progress at a time. Within a class, the longest wait is thus one write of each other pod.
-func (l *line) before(o *line, aged bool) bool {
+func (l *podWriter) before(o *podWriter, aged bool) bool {
 	if !aged && l.next.class != o.next.class {
 		return l.next.class < o.next.class
 	}

@@ -23,15 +23,15 @@ func TestMachine_ReadinessLeavesRoom(t *testing.T) {
 		b.observe(messages.APIPodsObserved{Pods: m.list(), At: now})
 		for i := range 3 * writers {
 			name := fmt.Sprint("flaps-", i)
-			b.want(desired(m.pods["default/"+name], statusOf(!ready(&m.pods["default/"+name].Status), 0)))
+			b.setDesired(desired(m.pods["default/"+name], statusOf(!ready(&m.pods["default/"+name].Status), 0)))
 		}
-		b.want(desired(quiet, statusOf(true, 1)))
+		b.setDesired(desired(quiet, statusOf(true, 1)))
 		jobs, _ := b.take(now)
 		for _, j := range jobs {
 			if j.name == "quiet" {
 				return
 			}
-			b.wrote(now, m.answered(t, j))
+			b.handleResult(now, m.answered(t, j))
 		}
 		now = now.Add(time.Second)
 	}

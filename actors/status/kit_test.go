@@ -180,12 +180,12 @@ func patched(t testing.TB, p *v1.Pod, j *job) *v1.Pod {
 func (m *model) answered(t testing.TB, j *job) answer {
 	p, err := m.do(t, j)
 	f, wait := read(j.verb, err)
-	return answer{job: j, pod: p, err: err, fate: f, retryAfter: wait}
+	return answer{job: j, pod: p, err: err, outcome: f, retryAfter: wait}
 }
 
 func failing(j *job, err error) answer {
 	f, wait := read(j.verb, err)
-	return answer{job: j, err: err, fate: f, retryAfter: wait}
+	return answer{job: j, err: err, outcome: f, retryAfter: wait}
 }
 
 func code(n int32) error {

@@ -26,29 +26,29 @@ type machine struct {
 	nodeUID types.UID // of the Node object; empty until it is known
 	random  func() float64
 
-	seen   bool // the API server's pods were received
-	heard  bool // every source has reported, and the desired pods were received
-	lines  map[string]*line
-	dirty  map[*line]bool
-	todo   map[*line]bool // lines with a write to do
-	logged []*v1.Pod      // the list observed last
-	// unsettled are lines that need a look at each observed list, even where it has not changed. troubled are lines with
+	seen          bool // the API server's pods were received
+	sourcesSynced bool // every source has reported, and the desired pods were received
+	lines         map[string]*podWriter
+	dirty         map[*podWriter]bool
+	todo          map[*podWriter]bool // lines with a write to do
+	logged        []*v1.Pod           // the list observed last
+	// pendingChanges are lines that need a look at each observed list, even where it has not changed. troubled are lines with
 	// failures. Both are subsets, so that the cost of a message is proportional to the change.
-	unsettled, troubled map[*line]bool
-	lull                time.Duration // the wait of changes of starts and ends
-	busy                int
-	taken               int // writes started so far
-	gate                gate
+	pendingChanges, troubled map[*podWriter]bool
+	stepDelay                time.Duration // the wait of changes of starts and ends
+	busy                     int
+	taken                    int // writes started so far
+	server                   serverState
 }
 
-// line is the work for one pod: a pod of the API server, by its UID, or the static pods of one name and their mirror pod.
-type line struct {
+// podWriter is the work for one pod: a pod of the API server, by its UID, or the static pods of one name and their mirror pod.
+type podWriter struct {
 	key, namespace, name string
 
 	wants    map[string]*messages.PodStatusWanted // by UID
 	observed *v1.Pod                              // nil: absent
 
-	belief *belief
+	cached *cachedObject
 
 	sent *sending // the last status that was written
 
@@ -65,11 +65,11 @@ type line struct {
 	busy     bool
 	failures int
 	due      time.Time
-	trouble  *trouble
+	failure  *failureState
 }
 
-// belief is the object that a write produced. It replaces the observed object until the watch has caught up.
-type belief struct {
+// cachedObject is the object that a write produced. It replaces the observed object until the watch has caught up.
+type cachedObject struct {
 	uid  types.UID
 	pod  *v1.Pod // nil: deleted
 	over *v1.Pod // the observed object at that time
@@ -84,24 +84,24 @@ type sending struct {
 
 func newMachine(node string, random func() float64) *machine {
 	return &machine{
-		node: node, random: random, lines: map[string]*line{}, dirty: map[*line]bool{}, todo: map[*line]bool{},
-		unsettled: map[*line]bool{}, troubled: map[*line]bool{},
+		node: node, random: random, lines: map[string]*podWriter{}, dirty: map[*podWriter]bool{}, todo: map[*podWriter]bool{},
+		pendingChanges: map[*podWriter]bool{}, troubled: map[*podWriter]bool{},
 	}
 }
 
 func apiKey(uid string) string                { return "pod/" + uid }
 func staticKey(namespace, name string) string { return "static/" + namespace + "/" + name }
 
-func (b *machine) line(key, namespace, name string) *line {
+func (b *machine) writer(key, namespace, name string) *podWriter {
 	l := b.lines[key]
 	if l == nil {
-		l = &line{key: key, namespace: namespace, name: name, wants: map[string]*messages.PodStatusWanted{}}
+		l = &podWriter{key: key, namespace: namespace, name: name, wants: map[string]*messages.PodStatusWanted{}}
 		b.lines[key] = l
 	}
 	return l
 }
 
-func (b *machine) want(m messages.PodStatusWanted) {
+func (b *machine) setDesired(m messages.PodStatusWanted) {
 	if m.Pod == nil {
 		return
 	}
@@ -109,19 +109,19 @@ func (b *machine) want(m messages.PodStatusWanted) {
 	if m.Static {
 		key = staticKey(m.Pod.Namespace, m.Pod.Name)
 	}
-	l := b.line(key, m.Pod.Namespace, m.Pod.Name)
+	l := b.writer(key, m.Pod.Namespace, m.Pod.Name)
 	if old := l.wants[m.UID]; old == nil || *old != m {
 		l.wants[m.UID] = &m
 		b.dirty[l] = true
 	}
 }
 
-// wantAll replaces the set of desired pods.
-func (b *machine) wantAll(m messages.PodStatusesWanted) {
+// replaceDesired replaces the set of desired pods.
+func (b *machine) replaceDesired(m messages.PodStatusesWanted) {
 	uids := make(map[string]bool, len(m.Pods))
 	for _, p := range m.Pods {
 		uids[p.UID] = true
-		b.want(p)
+		b.setDesired(p)
 	}
 	for _, l := range b.lines {
 		for uid := range l.wants {
@@ -131,8 +131,8 @@ func (b *machine) wantAll(m messages.PodStatusesWanted) {
 			}
 		}
 	}
-	if m.Heard != b.heard {
-		b.heard = m.Heard
+	if m.Heard != b.sourcesSynced {
+		b.sourcesSynced = m.Heard
 		b.all()
 	}
 }
@@ -165,7 +165,7 @@ func (b *machine) observe(m messages.APIPodsObserved) {
 		was, now = was[:len(was)-1], now[:len(now)-1]
 	}
 	b.logged = m.Pods
-	there := make(map[*line]bool, len(now))
+	there := make(map[*podWriter]bool, len(now))
 	for _, p := range now {
 		l := b.lineOf(p)
 		there[l] = true
@@ -176,7 +176,7 @@ func (b *machine) observe(m messages.APIPodsObserved) {
 			b.see(l, nil, m.At)
 		}
 	}
-	for l := range b.unsettled {
+	for l := range b.pendingChanges {
 		b.see(l, l.observed, m.At)
 	}
 	if !b.seen {
@@ -187,48 +187,48 @@ func (b *machine) observe(m messages.APIPodsObserved) {
 
 // lineOf returns the line of an object. An ordinary pod has a line of its own. It may also block a mirror pod of its name,
 // which shows when the creation fails.
-func (b *machine) lineOf(p *v1.Pod) *line {
+func (b *machine) lineOf(p *v1.Pod) *podWriter {
 	if isMirror(p) {
-		return b.line(staticKey(p.Namespace, p.Name), p.Namespace, p.Name)
+		return b.writer(staticKey(p.Namespace, p.Name), p.Namespace, p.Name)
 	}
-	return b.line(apiKey(string(p.UID)), p.Namespace, p.Name)
+	return b.writer(apiKey(string(p.UID)), p.Namespace, p.Name)
 }
 
 // see records the API server's object for one pod; nil if there is none.
-func (b *machine) see(l *line, p *v1.Pod, at time.Time) {
+func (b *machine) see(l *podWriter, p *v1.Pod, at time.Time) {
 	if l.observed != p {
-		b.news(l)
+		b.markChanged(l)
 		if p == nil { // its name is free
-			b.news(b.lines[staticKey(l.namespace, l.name)])
+			b.markChanged(b.lines[staticKey(l.namespace, l.name)])
 		}
 	}
 	l.observed = p
-	if l.belief != nil && l.caughtUp(at) {
-		l.belief = nil
+	if l.cached != nil && l.caughtUp(at) {
+		l.cached = nil
 		b.dirty[l] = true
 	}
 	if p == nil {
 		l.deleteAfter, l.deletions = time.Time{}, 0
 	}
-	if l.belief == nil && l.deletions == 0 {
-		delete(b.unsettled, l)
+	if l.cached == nil && l.deletions == 0 {
+		delete(b.pendingChanges, l)
 	}
 }
 
-// news marks a line as changed, and retries a conflict at once.
-func (b *machine) news(l *line) {
+// markChanged marks a line as changed, and retries a conflict at once.
+func (b *machine) markChanged(l *podWriter) {
 	if l == nil {
 		return
 	}
-	if l.trouble != nil && l.trouble.fate == conflict {
+	if l.failure != nil && l.failure.outcome == conflict {
 		l.failures, l.due = 0, time.Time{}
 	}
 	b.dirty[l] = true
 }
 
 // caughtUp reports whether the observed object is no older than the written one.
-func (l *line) caughtUp(at time.Time) bool {
-	switch p, is := l.observed, l.belief; {
+func (l *podWriter) caughtUp(at time.Time) bool {
+	switch p, is := l.observed, l.cached; {
 	case at.Sub(is.at) > believed:
 		return true
 	case p == nil:
@@ -246,16 +246,16 @@ func (l *line) caughtUp(at time.Time) bool {
 }
 
 // current returns the newest known object, or nil if there is none.
-func (l *line) current() *v1.Pod {
-	if l.belief != nil {
-		return l.belief.pod
+func (l *podWriter) current() *v1.Pod {
+	if l.cached != nil {
+		return l.cached.pod
 	}
 	return l.observed
 }
 
 // wanted returns the pod that the line reports on. Among static pods of one name, that is the pod that the mirror pod already
 // represents, as its successor waits for its end. Otherwise it is one with a status.
-func (l *line) wanted(mirror *v1.Pod) *messages.PodStatusWanted {
+func (l *podWriter) wanted(mirror *v1.Pod) *messages.PodStatusWanted {
 	var uids []string
 	for uid := range l.wants {
 		uids = append(uids, uid)

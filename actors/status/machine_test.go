@@ -20,14 +20,14 @@ import (
 func TestNothingIsWrittenBeforeBothSidesAreKnown(t *testing.T) {
 	p := object("web", "u")
 	b := newMachine("node", func() float64 { return 1 })
-	b.want(desired(p, statusOf(true, 0)))
+	b.setDesired(desired(p, statusOf(true, 0)))
 	none(t, b, noon)
 	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{p}})
 	if j := only(t, b, noon); j.verb != patchStatus || j.uid != "u" || j.class != readiness {
 		t.Errorf("%+v", j)
 	}
 	b = aMachine(p)
-	b.want(desired(p, nil))
+	b.setDesired(desired(p, nil))
 	none(t, b, noon)
 }
 
@@ -36,11 +36,11 @@ func TestWhatIsAsWantedIsNotWritten(t *testing.T) {
 	m.put(object("web", "u"))
 	p := m.list()[0]
 	b := aMachine(p)
-	b.want(desired(p, statusOf(true, 0)))
+	b.setDesired(desired(p, statusOf(true, 0)))
 	j := only(t, b, noon)
-	b.want(desired(p, statusOf(true, 0))) // meanwhile, and another object of the same content
+	b.setDesired(desired(p, statusOf(true, 0))) // meanwhile, and another object of the same content
 	none(t, b, noon)
-	b.wrote(noon, m.answered(t, j))
+	b.handleResult(noon, m.answered(t, j))
 	none(t, b, noon)
 	// The earlier object, with another client's change, is observed late.
 	late := p.DeepCopy()
@@ -50,7 +50,7 @@ func TestWhatIsAsWantedIsNotWritten(t *testing.T) {
 	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
 	none(t, b, noon)
 	// The state of a restored API server is accepted after a while.
-	b.wrote(noon, m.answered(t, &job{key: j.key, verb: patchStatus, namespace: "default", name: "web", uid: "u", from: j.from,
+	b.handleResult(noon, m.answered(t, &job{key: j.key, verb: patchStatus, namespace: "default", name: "web", uid: "u", from: j.from,
 		to: j.to}))
 	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{p}, At: noon.Add(believed)})
 	none(t, b, noon)
@@ -69,27 +69,27 @@ func TestStepsOfAStart(t *testing.T) {
 	further := pending.DeepCopy()
 	further.PodIP, further.PodIPs = "10.0.0.1", []v1.PodIP{{IP: "10.0.0.1"}}
 	b := aMachine(p)
-	b.want(desired(p, pending))
+	b.setDesired(desired(p, pending))
 	quiet := func(now time.Time, again time.Duration) {
 		t.Helper()
 		if jobs, next := b.take(now); len(jobs) != 0 || !next.Equal(noon.Add(again)) {
 			t.Fatalf("%d writes, and again after %s", len(jobs), next.Sub(noon))
 		}
 	}
-	quiet(noon, lull)
-	b.want(desired(p, further))
-	quiet(noon.Add(lull-1), lull)
-	j := only(t, b, noon.Add(lull))
+	quiet(noon, stepDelay)
+	b.setDesired(desired(p, further))
+	quiet(noon.Add(stepDelay-1), stepDelay)
+	j := only(t, b, noon.Add(stepDelay))
 	if j.to.PodIP == "" {
 		t.Error("an older step is written")
 	}
 	third := further.DeepCopy()
 	third.ContainerStatuses[0].State.Waiting.Message = "another step"
-	b.want(desired(p, third)) // while it is being written
-	b.wrote(noon.Add(lull), m.answered(t, j))
-	quiet(noon.Add(lull), 2*lull)
-	b.want(desired(p, statusOf(true, 0)))
-	if j := only(t, b, noon.Add(lull)); j.class != readiness {
+	b.setDesired(desired(p, third)) // while it is being written
+	b.handleResult(noon.Add(stepDelay), m.answered(t, j))
+	quiet(noon.Add(stepDelay), 2*stepDelay)
+	b.setDesired(desired(p, statusOf(true, 0)))
+	if j := only(t, b, noon.Add(stepDelay)); j.class != readiness {
 		t.Errorf("%+v", j)
 	}
 }
@@ -108,21 +108,21 @@ func TestStepsOfManyStarts(t *testing.T) {
 	pending.Phase, pending.ContainerStatuses = v1.PodPending, []v1.ContainerStatus{waiting("main")}
 	failing := pending.DeepCopy()
 	failing.ContainerStatuses[0].State.Waiting.Reason = "ImagePullBackOff"
-	b.want(desired(list[0], failing))
+	b.setDesired(desired(list[0], failing))
 	for _, p := range list[1:] {
-		b.want(desired(p, pending))
+		b.setDesired(desired(p, pending))
 	}
 	none(t, b, noon)
-	j := only(t, b, noon.Add(lull))
+	j := only(t, b, noon.Add(stepDelay))
 	if j.name != list[0].Name {
 		t.Errorf("got a write of %s, want the pod that cannot start", j.name)
 	}
-	b.wrote(noon.Add(lull), m.answered(t, j))
+	b.handleResult(noon.Add(stepDelay), m.answered(t, j))
 	none(t, b, noon.Add(lullOf(pods-1)-1))
 	if jobs, _ := b.take(noon.Add(lullOf(pods - 1))); len(jobs) != writers {
 		t.Errorf("got %d writes after the wait, want %d", len(jobs), writers)
 	}
-	if lullOf(1) != lull || lullOf(pods) != 5*lull || lullOf(10*pods) != burstLull {
+	if lullOf(1) != stepDelay || lullOf(pods) != 5*stepDelay || lullOf(10*pods) != burstDelay {
 		t.Errorf("got waits %v, %v, %v", lullOf(1), lullOf(pods), lullOf(10*pods))
 	}
 }
@@ -142,7 +142,7 @@ func TestStepsOfInitContainers(t *testing.T) {
 	step := func(p *v1.Pod, inits ...v1.ContainerStatus) {
 		s := statusOf(false, 0)
 		s.Phase, s.InitContainerStatuses, s.ContainerStatuses = v1.PodPending, inits, []v1.ContainerStatus{waiting("main")}
-		b.want(desired(p, s))
+		b.setDesired(desired(p, s))
 	}
 	for _, p := range list {
 		step(p, waiting("first"), waiting("second"))
@@ -154,20 +154,20 @@ func TestStepsOfInitContainers(t *testing.T) {
 	step(quick, exited("first", 0), waiting("second"))
 	none(t, b, ended)
 	step(slow, exited("first", 0), running)
-	b.want(desired(quick, statusOf(true, 0)))
+	b.setDesired(desired(quick, statusOf(true, 0)))
 	if j := only(t, b, ended); j.name != quick.Name {
 		t.Errorf("got a write of %s, want the pod that is ready", j.name)
 	}
-	none(t, b, ended.Add(lull-1))
-	j := only(t, b, ended.Add(lull))
+	none(t, b, ended.Add(stepDelay-1))
+	j := only(t, b, ended.Add(stepDelay))
 	if j.name != slow.Name || j.to.InitContainerStatuses[1].State.Running == nil {
 		t.Fatalf("got %+v, want the pod with the ended init container, and the next one running", j)
 	}
 	step(slow, exited("first", 0), exited("second", 0))
-	b.wrote(ended.Add(lull), m.answered(t, j))
-	none(t, b, ended.Add(lull))
-	none(t, b, ended.Add(2*lull-1))
-	if j := only(t, b, ended.Add(2*lull)); j.name != slow.Name {
+	b.handleResult(ended.Add(stepDelay), m.answered(t, j))
+	none(t, b, ended.Add(stepDelay))
+	none(t, b, ended.Add(2*stepDelay-1))
+	if j := only(t, b, ended.Add(2*stepDelay)); j.name != slow.Name {
 		t.Errorf("got a write of %s, want the pod with the second ended init container", j.name)
 	}
 }
@@ -183,22 +183,22 @@ func TestStepsOfAnEnd(t *testing.T) {
 	unready := statusOf(false, 0)
 	unready.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: v1.ContainerState{
 		Running: &v1.ContainerStateRunning{}}}}
-	b.want(desired(p, unready))
+	b.setDesired(desired(p, unready))
 	j := only(t, b, noon)
 	if j.class != readiness {
 		t.Errorf("a container that runs and is no longer ready: got %+v, want a change of readiness", j)
 	}
-	b.wrote(noon, m.answered(t, j))
+	b.handleResult(noon, m.answered(t, j))
 	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
 	ended := statusOf(false, 0)
 	ended.ContainerStatuses = []v1.ContainerStatus{exited("main", 143)}
-	b.want(desired(p, ended))
-	if jobs, again := b.take(noon); len(jobs) > 0 || !again.Equal(noon.Add(lull)) {
-		t.Errorf("got %d writes and the next at %v, want none before %v", len(jobs), again, noon.Add(lull))
+	b.setDesired(desired(p, ended))
+	if jobs, again := b.take(noon); len(jobs) > 0 || !again.Equal(noon.Add(stepDelay)) {
+		t.Errorf("got %d writes and the next at %v, want none before %v", len(jobs), again, noon.Add(stepDelay))
 	}
 	w := desired(p, ended)
 	w.Over = true
-	b.want(w)
+	b.setDesired(w)
 	if j := only(t, b, noon); j.class != ending || j.to.Phase != v1.PodFailed {
 		t.Errorf("got %+v, want the final status", j)
 	}
@@ -209,12 +209,12 @@ func TestAFieldThatIsDropped(t *testing.T) {
 	m := newModel()
 	m.put(object("web", "u"))
 	b := aMachine(m.list()...)
-	b.want(desired(m.list()[0], statusOf(true, 0)))
+	b.setDesired(desired(m.list()[0], statusOf(true, 0)))
 	write := func() answer {
 		a := m.answered(t, only(t, b, noon))
 		a.pod = a.pod.DeepCopy()
 		a.pod.Status.HostIPs = nil
-		b.wrote(noon, a)
+		b.handleResult(noon, a)
 		return a
 	}
 	write()
@@ -222,7 +222,7 @@ func TestAFieldThatIsDropped(t *testing.T) {
 	none(t, b, noon)
 	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{a.pod}, At: noon})
 	none(t, b, noon)
-	b.want(desired(a.pod, statusOf(false, 0)))
+	b.setDesired(desired(a.pod, statusOf(false, 0)))
 	only(t, b, noon)
 }
 
@@ -239,13 +239,13 @@ func TestTheOrderOfWrites(t *testing.T) {
 	}
 	b.observe(messages.APIPodsObserved{Pods: pods, At: noon})
 	for i := 19; i >= 10; i-- { // older pods change later
-		b.want(desired(pods[i], statusOf(true, 1)))
+		b.setDesired(desired(pods[i], statusOf(true, 1)))
 		b.refresh(noon.Add(time.Duration(20-i) * time.Second))
 	}
 	for i := range 10 {
 		w := desired(pods[i], statusOf(i%2 == 0, 1))
 		w.Over = i < 3
-		b.want(w)
+		b.setDesired(w)
 	}
 	jobs, again := b.take(noon.Add(time.Minute))
 	var order []string
@@ -256,7 +256,7 @@ func TestTheOrderOfWrites(t *testing.T) {
 		t.Errorf("the first %d are %s, again at %v", writers, got, again)
 	}
 	none(t, b, noon.Add(time.Minute))
-	b.wrote(noon, answer{job: jobs[0], fate: gone})
+	b.handleResult(noon, answer{job: jobs[0], outcome: gone})
 	if j := only(t, b, noon); j.name != "p18" {
 		t.Errorf("then %s", j.name)
 	}
@@ -270,17 +270,17 @@ func TestTheEndOfAPod(t *testing.T) {
 	b := aMachine(m.list()...)
 	w := desired(p, statusOf(true, 0))
 	w.Over = true
-	b.want(w)
+	b.setDesired(w)
 	j := only(t, b, noon)
 	if j.verb != patchStatus || j.to.Phase != v1.PodFailed || j.class != ending {
 		t.Fatalf("first %+v", j)
 	}
-	b.wrote(noon, m.answered(t, j))
+	b.handleResult(noon, m.answered(t, j))
 	j = only(t, b, noon)
 	if j.verb != deletePod || j.uid != "u" {
 		t.Fatalf("then %+v", j)
 	}
-	b.wrote(noon, m.answered(t, j))
+	b.handleResult(noon, m.answered(t, j))
 	none(t, b, noon)
 	// A finalizer holds the object: it stays observed, and is not deleted again at once.
 	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
@@ -291,9 +291,9 @@ func TestTheEndOfAPod(t *testing.T) {
 	if j = only(t, b, again); j.verb != deletePod {
 		t.Errorf("%+v", j)
 	}
-	b.wrote(again, failing(j, code(404)))
+	b.handleResult(again, failing(j, code(404)))
 	b.observe(messages.APIPodsObserved{At: noon})
-	b.wantAll(messages.PodStatusesWanted{})
+	b.replaceDesired(messages.PodStatusesWanted{})
 	none(t, b, again)
 	if len(b.lines) != 0 {
 		t.Errorf("%d lines are left", len(b.lines))
@@ -308,14 +308,14 @@ func TestAnEndWhoseStatusIsRefused(t *testing.T) {
 	b := aMachine(p)
 	w := desired(p, statusOf(true, 0))
 	w.Over = true
-	b.want(w)
+	b.setDesired(w)
 	now := noon
 	for range finalTries {
 		j := only(t, b, now)
 		if j.verb != patchStatus {
 			t.Fatalf("%+v", j)
 		}
-		b.wrote(now, failing(j, code(422)))
+		b.handleResult(now, failing(j, code(422)))
 		_, now = b.take(now)
 	}
 	if j := only(t, b, now); j.verb != deletePod || j.uid != "u" {
@@ -327,8 +327,8 @@ func TestAnEndWhoseStatusIsRefused(t *testing.T) {
 func TestAFalseNotFound(t *testing.T) {
 	p := object("web", "u")
 	b := aMachine(p)
-	b.want(desired(p, statusOf(true, 0)))
-	b.wrote(noon, failing(only(t, b, noon), code(404)))
+	b.setDesired(desired(p, statusOf(true, 0)))
+	b.handleResult(noon, failing(only(t, b, noon), code(404)))
 	none(t, b, noon)
 	later := noon.Add(believed + time.Second)
 	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{p}, At: later})
@@ -349,19 +349,19 @@ func TestADeletionThatWasUndone(t *testing.T) {
 		w := desired(dying, final)
 		w.Over = over
 		b := aMachine(alive)
-		b.want(w)
+		b.setDesired(w)
 		none(t, b, noon)
-		b.want(desired(alive, statusOf(true, 0)))
+		b.setDesired(desired(alive, statusOf(true, 0)))
 		if j := only(t, b, noon); j.verb != patchStatus || j.to.Phase != v1.PodRunning {
 			t.Errorf("over %v: of the pod that is back is told %+v", over, j)
 		}
 
 		b = aMachine(object("web", "u"))
-		b.want(w)
+		b.setDesired(w)
 		none(t, b, noon)
 		b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{dying}, At: noon})
 		b.refresh(noon)
-		if j := only(t, b, noon.Add(lull)); j.verb != patchStatus || j.to.Phase != v1.PodSucceeded {
+		if j := only(t, b, noon.Add(stepDelay)); j.verb != patchStatus || j.to.Phase != v1.PodSucceeded {
 			t.Errorf("over %v: of the deleted pod is told %+v", over, j)
 		}
 	}
@@ -378,7 +378,7 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 	for _, c := range []struct {
 		verb verb
 		err  error
-		want fate
+		want outcome
 		wait time.Duration
 	}{
 		{patchStatus, nil, done, 0}, {patchStatus, code(404), gone, 0}, {patchStatus, code(409), conflict, 0},
@@ -401,10 +401,10 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 func TestAMirrorPodWaitsForItsNamespace(t *testing.T) {
 	for answer, most := range map[int32]time.Duration{404: 30 * time.Second, 403: refusedMost} {
 		b := aMachine()
-		b.want(staticWanted(static("web", "h1"), nil))
+		b.setDesired(staticWanted(static("web", "h1"), nil))
 		now, wait := noon, time.Duration(0)
 		for range 20 {
-			b.wrote(now, failing(only(t, b, now), code(answer)))
+			b.handleResult(now, failing(only(t, b, now), code(answer)))
 			_, again := b.take(now)
 			wait, now = again.Sub(now), again
 		}
@@ -422,11 +422,11 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 	}
 	b := aMachine(m.list()...)
 	for _, p := range m.list() {
-		b.want(desired(p, statusOf(true, 0)))
+		b.setDesired(desired(p, statusOf(true, 0)))
 	}
 	jobs, _ := b.take(noon)
 	for _, j := range jobs {
-		b.wrote(noon, failing(j, errors.New("connection refused")))
+		b.handleResult(noon, failing(j, errors.New("connection refused")))
 	}
 	now := noon
 	for range 20 {
@@ -438,19 +438,19 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 			t.Fatalf("tried again after %s", again.Sub(now))
 		}
 		now = again
-		b.wrote(now, failing(only(t, b, now), code(503)))
+		b.handleResult(now, failing(only(t, b, now), code(503)))
 	}
 	if got := b.troubles(); len(got) != 1 || got[0].Pod != "" || !strings.Contains(got[0].String(), "said no") ||
 		!got[0].Since.Equal(noon) {
 		t.Errorf("health says %v", got)
 	}
-	b.want(desired(m.pods["default/p00"], statusOf(true, 9)))
+	b.setDesired(desired(m.pods["default/p00"], statusOf(true, 9)))
 	written := map[string]int{}
 	for {
 		jobs, again := b.take(now)
 		for _, j := range jobs {
 			written[j.name]++
-			b.wrote(now, m.answered(t, j))
+			b.handleResult(now, m.answered(t, j))
 		}
 		if len(jobs) == 0 && again.IsZero() {
 			break
@@ -470,18 +470,18 @@ func TestOnePodThatIsRefused(t *testing.T) {
 	m.put(object("good", "g"))
 	b := aMachine(m.list()...)
 	for _, p := range m.list() {
-		b.want(desired(p, statusOf(true, 0)))
+		b.setDesired(desired(p, statusOf(true, 0)))
 	}
 	now, tries := noon, 0
 	for now.Before(noon.Add(time.Hour)) {
 		jobs, again := b.take(now)
 		for _, j := range jobs {
 			if j.name == "good" {
-				b.wrote(now, m.answered(t, j))
+				b.handleResult(now, m.answered(t, j))
 				continue
 			}
 			tries++
-			b.wrote(now, failing(j, code(403)))
+			b.handleResult(now, failing(j, code(403)))
 		}
 		if len(jobs) == 0 {
 			now = again
@@ -494,7 +494,7 @@ func TestOnePodThatIsRefused(t *testing.T) {
 		!ready(&m.pods["default/good"].Status) {
 		t.Errorf("health says %v", got)
 	}
-	b.wantAll(messages.PodStatusesWanted{})
+	b.replaceDesired(messages.PodStatusesWanted{})
 	none(t, b, now)
 	if len(b.troubles()) != 0 {
 		t.Error("it is not wanted any more, and health still names it")
@@ -506,8 +506,8 @@ func TestAConflict(t *testing.T) {
 	m := newModel()
 	m.put(object("web", "u"))
 	b := aMachine(m.list()...)
-	b.want(desired(m.list()[0], statusOf(true, 0)))
-	b.wrote(noon, failing(only(t, b, noon), code(409)))
+	b.setDesired(desired(m.list()[0], statusOf(true, 0)))
+	b.handleResult(noon, failing(only(t, b, noon), code(409)))
 	none(t, b, noon)
 	m.put(m.list()[0])
 	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})

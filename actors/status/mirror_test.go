@@ -42,8 +42,8 @@ func TestAMirrorPodThatRefersToObjects(t *testing.T) {
 		`User "system:anonymous" cannot create resource "pods" in API group "" in "default"`: false,
 	} {
 		b := aMachine()
-		b.want(staticWanted(static("web", "h1"), nil))
-		b.wrote(noon, failing(only(t, b, noon), apierrors.NewForbidden(podResource, "web", errors.New(words))))
+		b.setDesired(staticWanted(static("web", "h1"), nil))
+		b.handleResult(noon, failing(only(t, b, noon), apierrors.NewForbidden(podResource, "web", errors.New(words))))
 		said := b.troubles()
 		if len(said) != 1 || !strings.Contains(said[0].What, words) ||
 			strings.Contains(said[0].What, "The static pod runs all the same") != want ||
@@ -103,9 +103,9 @@ func TestStale_CopiedContentsHash(t *testing.T) {
 func TestEvaluate_KeptMirror(t *testing.T) {
 	for _, objects := range [][]*v1.Pod{nil, {mirror("web", "h1", "u")}} {
 		b := aMachine()
-		b.heard = true
+		b.sourcesSynced = true
 		b.observe(messages.APIPodsObserved{At: noon, Pods: objects})
-		b.want(messages.PodStatusWanted{UID: "h1", Pod: static("web", "h1"), Static: true, Kept: true})
+		b.setDesired(messages.PodStatusWanted{UID: "h1", Pod: static("web", "h1"), Static: true, Kept: true})
 		none(t, b, noon)
 	}
 }
@@ -115,7 +115,7 @@ func TestALifeOfAMirrorPod(t *testing.T) {
 	b := newMachine("node", func() float64 { return 1 })
 	b.observe(messages.APIPodsObserved{At: noon})
 	web := static("web", "h1")
-	b.want(staticWanted(web, nil))
+	b.setDesired(staticWanted(web, nil))
 	none(t, b, noon) // the node has no UID yet
 	b.register(&v1.Node{})
 	none(t, b, noon)
@@ -128,12 +128,12 @@ func TestALifeOfAMirrorPod(t *testing.T) {
 		if j.verb != want {
 			t.Fatalf("%s, want %s", j.verb, want)
 		}
-		b.wrote(noon, m.answered(t, j))
+		b.handleResult(noon, m.answered(t, j))
 		return j
 	}
 	do(createMirror)
 	none(t, b, noon)
-	b.want(staticWanted(web, statusOf(true, 0)))
+	b.setDesired(staticWanted(web, statusOf(true, 0)))
 	do(patchStatus) // before it is observed
 	b.observe(messages.APIPodsObserved{At: noon})
 	none(t, b, noon)
@@ -165,11 +165,11 @@ func TestALifeOfAMirrorPod(t *testing.T) {
 
 	// The manifest changes: the old pod ends, while the new one waits.
 	two := static("web", "h2")
-	b.want(staticWanted(two, nil))
+	b.setDesired(staticWanted(two, nil))
 	none(t, b, noon)
 	over := staticWanted(web, statusOf(false, 0))
 	over.Over = true
-	b.want(over)
+	b.setDesired(over)
 	do(deleteMirror)
 	do(createMirror)
 	if got := m.pods["default/web"].Annotations[mirrorAnnotation]; got != "h2" {
@@ -178,15 +178,15 @@ func TestALifeOfAMirrorPod(t *testing.T) {
 	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
 
 	// It is removed once every source has reported.
-	b.wantAll(messages.PodStatusesWanted{})
+	b.replaceDesired(messages.PodStatusesWanted{})
 	none(t, b, noon)
-	b.wantAll(messages.PodStatusesWanted{Heard: true})
+	b.replaceDesired(messages.PodStatusesWanted{Heard: true})
 	_, again := b.take(noon)
 	j := only(t, b, again)
 	if j.verb != deleteMirror {
 		t.Fatalf("%+v", j)
 	}
-	b.wrote(again, m.answered(t, j))
+	b.handleResult(again, m.answered(t, j))
 	b.observe(messages.APIPodsObserved{At: again})
 	none(t, b, again)
 	if len(m.pods)+len(b.lines) != 0 {
@@ -206,7 +206,7 @@ func TestAMirrorPodThatStandsForTheStaticPodNoMore(t *testing.T) {
 		p := mirror("web", "h1", "m")
 		change(p)
 		b := aMachine(p)
-		b.want(staticWanted(static("web", "h1"), nil))
+		b.setDesired(staticWanted(static("web", "h1"), nil))
 		jobs, _ := b.take(noon)
 		if (name == "") != (len(jobs) == 0) {
 			t.Errorf("%q: %v", name, jobs)
@@ -222,7 +222,7 @@ func TestAMirrorPodOfAStaticPodThatRunsAgain(t *testing.T) {
 	p := mirror("web", "h1", "m")
 	p.Status.Phase = v1.PodSucceeded
 	b := aMachine(p)
-	b.want(staticWanted(static("web", "h1"), statusOf(true, 0)))
+	b.setDesired(staticWanted(static("web", "h1"), statusOf(true, 0)))
 	if j := only(t, b, noon); j.verb != deleteMirror || j.uid != "m" {
 		t.Errorf("%+v", j)
 	}
@@ -232,13 +232,13 @@ func TestAMirrorPodOfAStaticPodThatRunsAgain(t *testing.T) {
 func TestAMirrorPodThatIsChangedEachTime(t *testing.T) {
 	m := newModel()
 	b := aMachine()
-	b.want(staticWanted(static("web", "h1"), nil))
+	b.setDesired(staticWanted(static("web", "h1"), nil))
 	made := 0
 	for now := noon; now.Before(noon.Add(time.Hour)); {
 		jobs, again := b.take(now)
 		for _, j := range jobs {
 			a := m.answered(t, j)
-			b.wrote(now, a)
+			b.handleResult(now, a)
 			if j.verb == createMirror {
 				made++
 				p := m.pods["default/web"].DeepCopy()
@@ -262,12 +262,12 @@ func TestAMirrorPodThatIsDeletedEachTime(t *testing.T) {
 	for _, gently := range []bool{true, false} {
 		m := newModel()
 		b := aMachine()
-		b.want(staticWanted(static("web", "h1"), nil))
+		b.setDesired(staticWanted(static("web", "h1"), nil))
 		var made []time.Time
 		for now := noon; now.Before(noon.Add(time.Hour)); {
 			jobs, again := b.take(now)
 			for _, j := range jobs {
-				b.wrote(now, m.answered(t, j))
+				b.handleResult(now, m.answered(t, j))
 				b.observe(messages.APIPodsObserved{Pods: m.list(), At: now})
 				if j.verb != createMirror {
 					continue
@@ -302,14 +302,14 @@ func TestANameThatIsTaken(t *testing.T) {
 	foreign := object("web", "foreign")
 	m.put(foreign)
 	b := aMachine(m.list()...)
-	b.want(staticWanted(static("web", "h1"), statusOf(true, 0)))
+	b.setDesired(staticWanted(static("web", "h1"), statusOf(true, 0)))
 	now := noon
 	for range 10 {
 		j := only(t, b, now)
 		if j.verb != createMirror {
 			t.Fatalf("%+v", j)
 		}
-		b.wrote(now, m.answered(t, j))
+		b.handleResult(now, m.answered(t, j))
 		_, now = b.take(now)
 	}
 	now = now.Add(-1)
@@ -318,7 +318,7 @@ func TestANameThatIsTaken(t *testing.T) {
 	}
 	m.remove(foreign)
 	b.observe(messages.APIPodsObserved{Pods: m.list(), At: now})
-	b.wrote(now, m.answered(t, only(t, b, now)))
+	b.handleResult(now, m.answered(t, only(t, b, now)))
 	if !isMirror(m.pods["default/web"]) || len(b.troubles()) != 0 {
 		t.Errorf("it was not made when the name was free: %v", b.troubles())
 	}

@@ -36,29 +36,29 @@ const (
 // them.
 const oddConflicts = 3
 
-// fate is the class of the answer to a write.
-type fate string
+// outcome is the class of the answer to a write.
+type outcome string
 
 const (
-	done        fate = "done"
-	gone        fate = "gone"        // the object is absent
-	conflict    fate = "conflict"    // another object has the name, or another client changed it
-	refused     fate = "refused"     // this write
-	broken      fate = "broken"      // this write, temporarily
-	unavailable fate = "unavailable" // any write would have failed
+	done        outcome = "done"
+	gone        outcome = "gone"        // the object is absent
+	conflict    outcome = "conflict"    // another object has the name, or another client changed it
+	refused     outcome = "refused"     // this write
+	broken      outcome = "broken"      // this write, temporarily
+	unavailable outcome = "unavailable" // any write would have failed
 )
 
 // answer is the result of a write.
 type answer struct {
 	job        *job
 	pod        *v1.Pod // the object after the write; nil after a deletion
-	fate       fate
+	outcome    outcome
 	err        error
 	retryAfter time.Duration // the API server's Retry-After; 0: none
 }
 
 // read classifies the error of a write.
-func read(d verb, err error) (fate, time.Duration) {
+func read(d verb, err error) (outcome, time.Duration) {
 	if err == nil {
 		return done, 0
 	}
@@ -96,8 +96,8 @@ func otherUID(err error) bool {
 		slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
-// gate is the state of the API server for all writes.
-type gate struct {
+// serverState is the state of the API server for all writes.
+type serverState struct {
 	failures int
 	until    time.Time
 	since    time.Time
@@ -105,7 +105,7 @@ type gate struct {
 }
 
 // width returns how many writes may be in progress. After a failure it is one until a write succeeds.
-func (g *gate) width(now time.Time) int {
+func (g *serverState) width(now time.Time) int {
 	switch {
 	case g.failures == 0:
 		return writers
@@ -116,8 +116,8 @@ func (g *gate) width(now time.Time) int {
 	}
 }
 
-// wrote handles the result of a write.
-func (b *machine) wrote(now time.Time, a answer) {
+// handleResult handles the result of a write.
+func (b *machine) handleResult(now time.Time, a answer) {
 	l := b.lines[a.job.key]
 	if l == nil {
 		return
@@ -126,33 +126,33 @@ func (b *machine) wrote(now time.Time, a answer) {
 		l.busy = false
 		b.busy--
 	}
-	b.dirty[l], b.unsettled[l] = true, true
-	if a.fate != unavailable {
-		b.gate = gate{} // the API server answers
+	b.dirty[l], b.pendingChanges[l] = true, true
+	if a.outcome != unavailable {
+		b.server = serverState{} // the API server answers
 	}
-	switch a.fate {
+	switch a.outcome {
 	case done:
-		l.failures, l.due, l.trouble = 0, time.Time{}, nil
+		l.failures, l.due, l.failure = 0, time.Time{}, nil
 		l.since, l.stepped = time.Time{}, time.Time{} // a pending write arose later
 		b.succeeded(l, now, a)
 	case gone:
-		l.failures, l.due, l.trouble = 0, time.Time{}, nil
+		l.failures, l.due, l.failure = 0, time.Time{}, nil
 		l.lose(a.job.uid, now)
 	default:
 		b.failed(l, now, a)
 	}
 }
 
-func (b *machine) succeeded(l *line, now time.Time, a answer) {
+func (b *machine) succeeded(l *podWriter, now time.Time, a answer) {
 	switch a.job.verb {
 	case patchStatus:
 		if a.pod != nil {
-			l.belief = &belief{a.pod.UID, a.pod, l.observed, now}
+			l.cached = &cachedObject{a.pod.UID, a.pod, l.observed, now}
 			l.sent = &sending{uid: a.pod.UID, from: a.job.from, to: a.job.to, got: &a.pod.Status}
 		}
 	case createMirror:
 		if a.pod != nil {
-			l.belief = &belief{a.pod.UID, a.pod, l.observed, now}
+			l.cached = &cachedObject{a.pod.UID, a.pod, l.observed, now}
 		}
 		b.made(l, now)
 	case deletePod, deleteMirror:
@@ -165,7 +165,7 @@ func (b *machine) succeeded(l *line, now time.Time, a answer) {
 
 // made records the creation of a mirror pod. If another client removed or changed the previous one, the next creation is
 // delayed, the longer the more often that happened.
-func (b *machine) made(l *line, now time.Time) {
+func (b *machine) made(l *podWriter, now time.Time) {
 	again := !l.madeAt.IsZero() && now.Sub(l.madeAt) < makeCalm
 	switch {
 	case !again:
@@ -180,20 +180,20 @@ func (b *machine) made(l *line, now time.Time) {
 
 // lose records that an object is absent, until another one is observed. The answer may have been wrong: an object that stays
 // observed for long counts as present.
-func (l *line) lose(uid types.UID, now time.Time) {
+func (l *podWriter) lose(uid types.UID, now time.Time) {
 	if l.observed != nil && l.observed.UID == uid {
-		l.belief = &belief{uid, nil, l.observed, now}
-	} else if l.belief != nil && l.belief.uid == uid {
-		l.belief = nil
+		l.cached = &cachedObject{uid, nil, l.observed, now}
+	} else if l.cached != nil && l.cached.uid == uid {
+		l.cached = nil
 	}
 }
 
-func (b *machine) failed(l *line, now time.Time, a answer) {
+func (b *machine) failed(l *podWriter, now time.Time, a answer) {
 	l.failures++
 	most := lineMost
-	switch a.fate {
+	switch a.outcome {
 	case unavailable:
-		g := &b.gate
+		g := &b.server
 		if g.failures == 0 {
 			g.since = now
 		}
@@ -209,11 +209,12 @@ func (b *machine) failed(l *line, now time.Time, a answer) {
 	case broken, conflict, done, gone:
 	}
 	l.due = now.Add(max(b.wait(lineWait, most, l.failures), a.retryAfter))
-	t := &trouble{what: failure(a, b.node), since: now, fate: a.fate, quiet: a.fate == conflict && l.failures < oddConflicts}
-	if l.trouble != nil {
-		t.since = l.trouble.since
+	t := &failureState{what: failure(a, b.node), since: now, outcome: a.outcome,
+		quiet: a.outcome == conflict && l.failures < oddConflicts}
+	if l.failure != nil {
+		t.since = l.failure.since
 	}
-	l.trouble = t
+	l.failure = t
 	b.troubled[l] = true
 }
 

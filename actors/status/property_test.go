@@ -62,9 +62,9 @@ func (w *world) answer(fails bool) {
 		delete(w.underWay, key)
 		if !fails {
 			a := w.m.answered(w.tb, j)
-			w.b.wrote(w.now, a)
+			w.b.handleResult(w.now, a)
 			delete(w.last, key)
-			if a.fate == done && j.verb == patchStatus && equality.Semantic.DeepEqual(&a.pod.Status, j.to) {
+			if a.outcome == done && j.verb == patchStatus && equality.Semantic.DeepEqual(&a.pod.Status, j.to) {
 				w.last[key] = j
 			}
 			return
@@ -73,7 +73,7 @@ func (w *world) answer(fails bool) {
 			_, _ = w.m.do(w.tb, j)
 			w.others()
 		}
-		w.b.wrote(w.now, failing(j, rapid.SampledFrom([]error{code(500), code(503), code(403), code(409),
+		w.b.handleResult(w.now, failing(j, rapid.SampledFrom([]error{code(500), code(503), code(403), code(409),
 			errors.New("cut off")}).Draw(w.t, "error")))
 		return
 	}
@@ -87,7 +87,7 @@ func (w *world) tell(uid string) {
 	m := desired(p, statusOf(rapid.Bool().Draw(w.t, "ready"), int32(rapid.IntRange(0, 2).Draw(w.t, "restarts"))))
 	m.UID, m.Over = uid, rapid.IntRange(0, 4).Draw(w.t, "over") == 0
 	w.wants[uid] = m
-	w.b.want(m)
+	w.b.setDesired(m)
 }
 
 func (w *world) tellStatic(name string) {
@@ -104,7 +104,7 @@ func (w *world) tellAll() {
 	for _, m := range w.wants {
 		all.Pods = append(all.Pods, m)
 	}
-	w.b.wantAll(all)
+	w.b.replaceDesired(all)
 }
 
 // meddle makes a change by another client at the API server.
@@ -155,15 +155,15 @@ func (w *world) settle() {
 		for key, j := range w.underWay {
 			delete(w.underWay, key)
 			delete(w.last, key)
-			w.b.wrote(w.now, w.m.answered(w.tb, j))
+			w.b.handleResult(w.now, w.m.answered(w.tb, j))
 		}
 		w.now = w.now.Add(5 * time.Second)
 	}
 	for _, l := range w.b.lines {
 		w.t.Logf("%s: next %+v, busy %v, due %v, belief %+v, trouble %+v", l.key, l.next, l.busy, l.due,
-			l.belief, l.trouble)
+			l.cached, l.failure)
 	}
-	w.t.Fatalf("it does not come to rest: under way %v, gate %+v, busy %d", w.underWay, w.b.gate, w.b.busy)
+	w.t.Fatalf("it does not come to rest: under way %v, gate %+v, busy %d", w.underWay, w.b.server, w.b.busy)
 }
 
 // held reports whether only deletions of objects with finalizers are pending.
@@ -179,7 +179,7 @@ func (w *world) held() bool {
 // believing reports whether the machine still prefers a write's result to the observed object.
 func (w *world) believing() bool {
 	for _, l := range w.b.lines {
-		if l.belief != nil && l.belief.pod != nil {
+		if l.cached != nil && l.cached.pod != nil {
 			return true
 		}
 	}

@@ -45,12 +45,12 @@ func (s *State) Load() []Trouble {
 
 func (s *State) store(t []Trouble) { s.p.Store(&t) }
 
-// trouble is the failure of one line.
-type trouble struct {
-	since time.Time
-	what  string
-	fate  fate
-	quiet bool // not reported yet
+// failureState is the failure of one line.
+type failureState struct {
+	since   time.Time
+	what    string
+	outcome outcome
+	quiet   bool // not reported yet
 }
 
 // failure describes the failed write and the answer.
@@ -85,21 +85,21 @@ func (b *machine) troubles() []Trouble {
 	var out []Trouble
 	waiting := 0
 	for l := range b.troubled {
-		switch t := l.trouble; {
+		switch t := l.failure; {
 		case t == nil:
 			delete(b.troubled, l)
 		case t.quiet:
-		case t.fate == unavailable:
+		case t.outcome == unavailable:
 			waiting++
 		default:
 			out = append(out, Trouble{t.since, l.namespace + "/" + l.name, t.what})
 		}
 	}
 	slices.SortFunc(out, func(a, b Trouble) int { return cmp.Compare(a.Pod, b.Pod) })
-	if b.gate.failures > 0 {
-		first := Trouble{Since: b.gate.since,
+	if b.server.failures > 0 {
+		first := Trouble{Since: b.server.since,
 			What: fmt.Sprintf("nothing can be written to the API server about pods (%d wait): %s", waiting,
-				apiclient.Explain(b.gate.err, b.node))}
+				apiclient.Explain(b.server.err, b.node))}
 		out = slices.Insert(out, 0, first)
 	}
 	return out

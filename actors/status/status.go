@@ -67,12 +67,12 @@ type actor struct {
 }
 
 type (
-	wrote struct{ answer answer }
-	due   struct{}
+	writeResult struct{ answer answer }
+	timerFired  struct{}
 )
 
 // PodUID implements messages.Subject.
-func (m wrote) PodUID() string { return m.answer.job.pod }
+func (m writeResult) PodUID() string { return m.answer.job.pod }
 
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
@@ -85,18 +85,18 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.machine.observe(m)
 		metrics.MirrorPods.Set(mirrorPods(m.Pods))
 	case messages.PodStatusWanted:
-		a.machine.want(m)
+		a.machine.setDesired(m)
 	case messages.PodStatusesWanted:
-		a.machine.wantAll(m)
+		a.machine.replaceDesired(m)
 	case messages.NodeObserved:
 		a.machine.register(m.Node)
-	case wrote:
-		if l := a.machine.lines[m.answer.job.key]; l != nil && m.answer.fate == done && m.answer.job.verb == patchStatus {
+	case writeResult:
+		if l := a.machine.lines[m.answer.job.key]; l != nil && m.answer.outcome == done && m.answer.job.verb == patchStatus {
 			metrics.StatusTime.WithLabelValues().Observe(ctx.Now().Sub(l.since).Seconds())
 		}
-		a.machine.wrote(ctx.Now(), m.answer)
+		a.machine.handleResult(ctx.Now(), m.answer)
 		a.log(ctx, m.answer)
-	case due:
+	case timerFired:
 		a.timer, a.next = nil, time.Time{}
 	default:
 		ctx.Unhandled(msg)
@@ -120,7 +120,7 @@ func (a *actor) advance(ctx supervisors.Context) {
 	for _, j := range jobs {
 		ctx.Do(supervisors.Work{
 			Name: string(j.verb) + " " + j.namespace + "/" + j.name, Pod: j.pod, Timeout: writeTimeout + 5*time.Second,
-			Run: func(c context.Context) any { return wrote{write(c, a.opts.Client, a.opts.Operations, j)} },
+			Run: func(c context.Context) any { return writeResult{write(c, a.opts.Client, a.opts.Operations, j)} },
 		})
 	}
 	switch {
@@ -129,7 +129,7 @@ func (a *actor) advance(ctx supervisors.Context) {
 	default:
 		supervisors.Cancel(a.timer)
 		a.next = again
-		a.timer = ctx.After(again.Sub(ctx.Now()), due{})
+		a.timer = ctx.After(again.Sub(ctx.Now()), timerFired{})
 	}
 	a.opts.State.store(a.machine.troubles())
 	a.forget()
@@ -154,7 +154,7 @@ func (a *actor) log(ctx supervisors.Context, w answer) {
 		log = log.With("pod", w.job.pod)
 	}
 	switch {
-	case w.fate != done:
+	case w.outcome != done:
 	case w.job.verb == createMirror:
 		log.Info("created a mirror pod", "mirror", mirror)
 	case w.job.verb == deleteMirror:
@@ -164,12 +164,12 @@ func (a *actor) log(ctx supervisors.Context, w answer) {
 	}
 	l := a.machine.lines[w.job.key]
 	switch {
-	case l == nil || l.trouble == nil:
+	case l == nil || l.failure == nil:
 		delete(a.logged, w.job.key)
-	case l.trouble.quiet || l.trouble.fate == unavailable:
-	case a.logged[w.job.key] != l.trouble.what:
-		a.logged[w.job.key] = l.trouble.what
-		log.Warn(l.trouble.what, "name", mirror)
+	case l.failure.quiet || l.failure.outcome == unavailable:
+	case a.logged[w.job.key] != l.failure.what:
+		a.logged[w.job.key] = l.failure.what
+		log.Warn(l.failure.what, "name", mirror)
 	}
 	a.logGate(ctx)
 }
@@ -177,11 +177,11 @@ func (a *actor) log(ctx supervisors.Context, w answer) {
 // logGate logs when the API server stops accepting writes, and when it accepts them again.
 func (a *actor) logGate(ctx supervisors.Context) {
 	_, logged := a.logged[allPods]
-	switch failing := a.machine.gate.failures > 0; {
+	switch failing := a.machine.server.failures > 0; {
 	case failing && !logged:
 		a.logged[allPods] = "logged"
 		ctx.Log().Warn("writing the statuses of pods failed; it is tried again, and pods run on", "error",
-			apiclient.Explain(a.machine.gate.err, a.opts.NodeName))
+			apiclient.Explain(a.machine.server.err, a.opts.NodeName))
 	case !failing && logged:
 		delete(a.logged, allPods)
 		ctx.Log().Info("the statuses of pods are written again")
@@ -199,7 +199,8 @@ type inspection struct {
 
 // Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
-	out := inspection{Known: a.machine.seen, Heard: a.machine.heard, Lines: len(a.machine.lines), Troubles: a.machine.troubles()}
+	out := inspection{Known: a.machine.seen, Heard: a.machine.sourcesSynced, Lines: len(a.machine.lines),
+		Troubles: a.machine.troubles()}
 	for _, l := range a.machine.lines {
 		if l.next != nil {
 			out.Waiting = append(out.Waiting, string(l.next.verb)+" "+l.namespace+"/"+l.name)

@@ -106,7 +106,7 @@ func checkAttach(ctx context.Context, m *Machine) []Finding {
 	if err != nil {
 		return skip("the network is not ready")
 	}
-	trial := cni.Trial{Places: f.places, StateDir: m.TrialDir, NetNSDir: m.NetNSDir}
+	trial := cni.NetworkCheck{Places: f.places, StateDir: m.TrialDir, NetNSDir: m.NetNSDir}
 	ctx, cancel := context.WithTimeoutCause(ctx, trialLimit, fmt.Errorf("it took longer than %s", trialLimit))
 	defer cancel()
 	before := m.forwards()
