@@ -45,12 +45,12 @@ func (n *Node) CheckCgroups(unified bool) error {
 	}
 	var p problems
 	if orZero(n.Kubelet.FailCgroupV1) {
-		p.add("failCgroupV1", true, "this host has cgroups of version 1, which Kubernetes is giving up; set it to "+
-			"false to run here all the same")
+		p.add("failCgroupV1", true, "this host has cgroup v1, which Kubernetes has deprecated; set the field to "+
+			"false to run here anyway")
 	}
 	single := n.Kubelet.SingleProcessOOMKill
 	p.check(single == nil || *single, "singleProcessOOMKill", false,
-		"cgroups of version 1, which this host has, cannot kill a container as a group")
+		"cgroup v1, which this host has, cannot kill a container as a group")
 	return p.err()
 }
 

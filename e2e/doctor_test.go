@@ -197,7 +197,7 @@ esac
 		return nil
 	})
 	all, _ := doctor(t, a, "network")
-	found(t, all, "network", "fail", "no network configuration in "+s.CNIConfDir()+" (folders reported by the runtime)")
+	found(t, all, "network", "fail", "no network configuration in "+s.CNIConfDir()+" (the folders that the runtime reports)")
 	if after := hostState(t, s); !slices.Equal(after, before) {
 		t.Errorf("it left the machine otherwise:\n%q\n%q", before, after)
 	}

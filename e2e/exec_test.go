@@ -97,7 +97,7 @@ func inTerminal(t *testing.T, socket string) {
 	withTerminal(t, exec.Command(program(), "exec", socket, "-it", "web", "-c", "app", "--", toolPath, "tool", "tty"))
 	if out, errs, code := playlet(t, "exec", socket, "-t", "web", "-c", "app", "--", toolPath, "tool", "say", "a", "b",
 		"0"); code != 0 || out != "a\n" ||
-		!strings.Contains(errs, "the input is no terminal") {
+		!strings.Contains(errs, "stdin is not a terminal") {
 		t.Errorf("-t without a terminal: code %d, %q, %q", code, out, errs)
 	}
 }

@@ -472,7 +472,7 @@ func TestTheClientSaysWhatIsTheMatter(t *testing.T) {
 func TestWhatTheNodeIsShortOf(t *testing.T) {
 	r := openRig(t)
 	r.board.Publish(board.Snapshot{Version: 1, Under: []v1.NodeConditionType{v1.NodeDiskPressure}})
-	const want = "the node is short of disk space: new pods are not admitted"
+	const want = "the node is short of disk space: only static and critical pods are admitted"
 	if got, err := r.client.Pods(t.Context(), api.Filter{}); err != nil || len(got.Node.Short) != 1 || got.Node.Short[0] != want {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -111,7 +111,7 @@ func printRootHelp(w io.Writer, root *cobra.Command, flags *config.Flags) {
 		usage, _, _ = strings.Cut(usage, "; ")
 		fmt.Fprintf(w, "  %-37s %s\n", signature(h), usage)
 	}
-	fmt.Fprintln(w, "playlet help flags lists all; playlet COMMAND --help tells of a command, with examples.")
+	fmt.Fprintln(w, "playlet help flags lists all; playlet COMMAND --help describes a command, with examples.")
 }
 
 // signature is a flag with its value.
@@ -159,7 +159,12 @@ Flags of older kubelets are taken, too; the log says what replaces them.
 func newManCommand(flags *config.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "man FOLDER", Short: "Write the pages of the manual", Hidden: true, Args: cli.One("folder", "man1"),
-		RunE: func(cmd *cobra.Command, args []string) error { return writeMan(cmd.Root(), flags, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return err
+			}
+			return writeMan(cmd.Root(), flags, args[0])
+		},
 	}
 }
 

@@ -75,7 +75,7 @@ func Configuration(cgroupV1 bool) string {
 	if !cgroupV1 {
 		return configuration
 	}
-	return configuration + "# This host has cgroups of version 1, which Kubernetes is giving up.\nfailCgroupV1: false\n"
+	return configuration + "# This host has cgroup v1, which Kubernetes has deprecated.\nfailCgroupV1: false\n"
 }
 
 // quote writes a path as a word of a command line of systemd.service(5), where % begins a specifier and $ a variable.

@@ -377,7 +377,7 @@ func TestTheNode(t *testing.T) {
 	for _, f := range append([]Finding{e.Finding}, e.Others...) {
 		got = append(got, f.Code+": "+f.Cause)
 	}
-	want := "runtime: it is gone|DiskPressure: the node is short of disk space: new pods are not admitted|cluster: refused"
+	want := "runtime: it is gone|DiskPressure: the node is short of disk space: only static and critical pods are admitted|cluster: refused"
 	if strings.Join(got, "|") != want || len(e.Evidence) != 3 {
 		t.Errorf("%q %q", got, e.Evidence)
 	}

@@ -33,9 +33,13 @@ var pressures = map[v1.NodeConditionType]string{
 	v1.NodePIDPressure:    "process IDs",
 }
 
-// Short returns a sentence about the pressure and its effect.
+// Short returns a sentence about the pressure and its effect on admission.
 func Short(of v1.NodeConditionType) string {
-	return "the node is short of " + pressures[of] + ": new pods are not admitted"
+	admitted := "static and critical pods"
+	if of == v1.NodeMemoryPressure {
+		admitted += ", and pods that request memory or CPU,"
+	}
+	return "the node is short of " + pressures[of] + ": only " + admitted + " are admitted"
 }
 
 // Node explains the node: failed checks first, then shortages, and then other facts.
@@ -61,7 +65,7 @@ func Node(checks []Check, s *board.Snapshot) Explanation {
 	}
 	for _, u := range s.Under {
 		all = append(all, Finding{Code: string(u), Cause: Short(u),
-			WaitsFor: "the shortage's end", Remedy: "free " + pressures[u] + ", or end pods"})
+			WaitsFor: "free " + pressures[u], Remedy: "free " + pressures[u] + ", or end pods"})
 	}
 	for _, f := range s.Held {
 		notes = append(notes, Held(f))

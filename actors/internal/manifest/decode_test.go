@@ -161,20 +161,20 @@ func TestDecode_PassesOverFields(t *testing.T) {
 			[]string{"f:7: spec.containers[0].limits: is not a field of the API here: indent it below resources"}},
 		{"case", head + "Spec: {}\n", []string{"f:4: Spec: is not a field of the API here; did you mean spec?"}},
 		{"a list's item", "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(head, "\n", "\n  ") + "spec: {a: b}\n",
-			[]string{"f:7: items[0].spec.a: is not a field of the API here; names are case-sensitive"}},
+			[]string{"f:7: items[0].spec.a: is not a field of the API here"}},
 		{"merged from elsewhere",
 			"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - &c\n    name: a\n    image: b\n" +
 				"    x: 1\n  - <<: *c\n    name: b\n",
-			[]string{"f:9: spec.containers[0].x: is not a field of the API here; names are case-sensitive",
-				"f:10: spec.containers[1].x: is not a field of the API here; names are case-sensitive"}},
+			[]string{"f:9: spec.containers[0].x: is not a field of the API here",
+				"f:10: spec.containers[1].x: is not a field of the API here"}},
 		{"merged from a list", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nstatus: &x\n  message: b\n  q: 1\n" +
 			"spec:\n  <<: [{nodeName: a}, {hostname: b,\n    z: c}]\n",
-			[]string{"f:7: spec.z: is not a field of the API here; names are case-sensitive",
-				"f:6: status.q: is not a field of the API here; names are case-sensitive"}},
+			[]string{"f:7: spec.z: is not a field of the API here",
+				"f:6: status.q: is not a field of the API here"}},
 		{"of a list", "apiVersion: v1\nkind: List\nitms: []\nitems:\n- {apiVersion: v1, kind: Pod}\n- {apiVersion: v1, kind: Pod}\n",
 			[]string{"f:3: itms: is not a field of the API here; did you mean items?"}},
 		{"of another version", strings.Replace(head, "name: a", "name: a, clusterName: b", 1),
-			[]string{"f:3: metadata.clusterName: is not a field of the API here; names are case-sensitive"}},
+			[]string{"f:3: metadata.clusterName: is not a field of the API here"}},
 	})
 }
 

@@ -31,7 +31,7 @@ func unmarshal(text []byte, into any, prefix string) (faults, passedOver []fault
 			passedOver = append(passedOver, fault{message: err.Error()})
 			continue
 		}
-		what := "is not a field of the API here; names are case-sensitive"
+		what := "is not a field of the API here"
 		if meant := configfile.MeantField(reflect.TypeOf(into), at.FieldPath()); meant != "" {
 			what = "is not a field of the API here; did you mean " + meant[strings.LastIndex(meant, ".")+1:] + "?"
 		}

@@ -85,7 +85,7 @@ func checkCgroups(_ context.Context, m *Machine) []Finding {
 		return fail(mount, "no cgroups are mounted at %s", m.cgroup())
 	}
 	if err := m.Node.CheckCgroups(unified); err != nil {
-		return fail("boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1), or correct the field named here",
+		return fail("boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1), or start the agent with --fail-cgroupv1=false",
 			"%v", err)
 	}
 	var controllers []string

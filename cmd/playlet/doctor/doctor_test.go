@@ -164,11 +164,11 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 
 		"no network configuration": {check: "network", result: Fail, says: "no network configuration in "},
 		"the same, and nobody to ask": {wrong: func(r *rig) { r.CNIConfDir, r.runtime.err = "", errors.New("x") },
-			check: "network", result: Warn, says: "the usual ones"},
+			check: "network", result: Warn, says: "the default folders"},
 		"the runtime says where": {wrong: func(r *rig) {
 			r.CNIConfDir = ""
 			r.runtime.status.Info = map[string]string{"config": `{"cni":{"confDir":"/none/of/it"}}`}
-		}, check: "network", result: Fail, says: "/none/of/it (folders reported by the runtime)"},
+		}, check: "network", result: Fail, says: "/none/of/it (the folders that the runtime reports)"},
 		"a runtime that does not say where": {wrong: func(r *rig) { r.CNIConfDir = "" }, check: "network", result: Warn,
 			says: "name the folder where it is configured with --cni-conf-dir"},
 		"CRI-O without events": {wrong: func(r *rig) { r.runtime.noEvents = io.EOF }, check: "features", result: OK,

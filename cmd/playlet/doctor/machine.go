@@ -135,18 +135,18 @@ func existing(path string) string {
 }
 
 // places returns the folders of the network's configuration: those of the command line, or else of the runtime, or else the
-// usual ones. from is their source. guessed means that the runtime could not be asked, or does not report them.
+// default ones. from is their source. guessed means that the runtime could not be asked, or does not report them.
 func (m *Machine) places(ctx context.Context) (p cni.Places, from string, guessed bool) {
-	p, from = cni.DefaultPlaces(), "the usual ones"
+	p, from = cni.DefaultPlaces(), "the default folders"
 	if facts, err := m.askRuntime(ctx); err != nil {
 		guessed = true
 	} else if reported, ok := cni.PlacesOf(facts.status.GetInfo()); ok {
-		p, from = reported, "reported by the runtime"
+		p, from = reported, "the folders that the runtime reports"
 	} else { // CRI-O does not report them
 		guessed = true
 	}
 	if m.CNIConfDir != "" {
-		p.ConfDir, from, guessed = m.CNIConfDir, "as --cni-conf-dir says", false
+		p.ConfDir, from, guessed = m.CNIConfDir, "the folder of --cni-conf-dir", false
 	}
 	if len(m.CNIBinDirs) > 0 {
 		p.BinDirs = slices.Clone(m.CNIBinDirs)

@@ -46,7 +46,7 @@ func (m *Machine) readyNetwork(ctx context.Context) (networkFacts, error) {
 func checkNetwork(ctx context.Context, m *Machine) []Finding {
 	f, err := m.readyNetwork(ctx)
 	if err != nil {
-		all := fail(whatOfNetwork(err, f.places), "%s (folders %s)", err, f.from)
+		all := fail(whatOfNetwork(err, f.places), "%s (%s)", err, f.from)
 		if f.guessed { // it may be configured elsewhere
 			all[0].Result = Warn
 			all[0].Do += "; or name the folder where it is configured with --cni-conf-dir"

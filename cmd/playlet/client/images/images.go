@@ -63,7 +63,7 @@ func NewCommand() *cobra.Command {
 		Args: cli.NoArguments}
 	for _, l := range []*cobra.Command{cmd, list} {
 		cli.OutputFlag(l, &c.Output, "table", append([]string{"table", "wide"}, cli.ObjectOutputs...)...)
-		l.Flags().BoolVar(&c.bare, "no-headers", false, "Leave the headings of the table out")
+		l.Flags().BoolVar(&c.bare, "no-headers", false, "Print the table without headings")
 	}
 	pull := &cobra.Command{Use: "pull IMAGE...", Short: "Pull images, with the node's own credentials", Args: needsImage,
 		Long: "Pull images, with the credentials of the node's docker configuration and of its credential providers. Pulls " +

@@ -61,11 +61,11 @@ func newEventsCommand() *cobra.Command {
 		},
 	}
 	c.set.AddNames(cmd, &c.Socket)
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and print what comes, until Ctrl-C")
-	cmd.Flags().StringVar(&c.about, "for", "", "Only those of this `pod`, as pod/web")
-	cmd.Flags().StringSliceVar(&c.types, "types", nil, "Only those of these `types`: Normal, Warning")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Follow new events until Ctrl-C")
+	cmd.Flags().StringVar(&c.about, "for", "", "Print only the events of this `pod`, such as pod/web")
+	cmd.Flags().StringSliceVar(&c.types, "types", nil, "Print only events of these `types`: Normal, Warning")
 	cmd.Flags().StringVar(&c.sortBy, "sort-by", "", "Sort by this `field`, such as .lastTimestamp or .count")
-	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Leave the headings of the table out")
+	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Print the table without headings")
 	cli.OutputFlag(cmd, &c.Output, "table", append([]string{"table"}, cli.ObjectOutputs...)...)
 	return c.Runs(cmd, func(ctx context.Context, _ []string) (err error) {
 		if c.print, err = cli.PrinterOf(c.Output, c.bare); err != nil {
@@ -90,9 +90,24 @@ func newEventsCommand() *cobra.Command {
 		if found := c.chosen(got.Items); len(found) > 0 || c.print != nil {
 			return c.show(found, false)
 		}
+		if err := c.unknown(ctx); err != nil {
+			return err
+		}
 		c.Note("no events")
 		return nil
 	})
+}
+
+// unknown returns an error if the command names a pod that does not exist.
+func (c *eventsCommand) unknown(ctx context.Context) error {
+	all, err := c.Client.Pods(ctx, api.Filter{})
+	if err != nil {
+		return err
+	}
+	if _, err = c.set.Choose(all.Pods); err != nil {
+		return fmt.Errorf("%w; no event of one is recorded either", err)
+	}
+	return nil
 }
 
 // chosen are the events of the pods that are meant.

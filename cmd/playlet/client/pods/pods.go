@@ -83,7 +83,7 @@ func newPodsCommand() *cobra.Command {
 	cmd.Flags().StringVar(&c.sortBy, "sort-by", "", "Sort by this `field`, such as .metadata.name or .status.startTime")
 	cmd.Flags().BoolVar(&c.labels, "show-labels", false, "Add a column with all labels")
 	cmd.Flags().StringSliceVarP(&c.columns, "label-columns", "L", nil, "Add a column for each of these `labels`")
-	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Leave the headings of the table out")
+	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Print the table without headings")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and print what changes, until Ctrl-C")
 	cli.OutputFlag(cmd, &c.Output, "table", append([]string{"table", "wide"}, cli.ObjectOutputs...)...)
 	return c.Runs(cmd, func(ctx context.Context, _ []string) (err error) {

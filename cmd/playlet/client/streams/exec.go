@@ -92,7 +92,7 @@ func (c *streamCommand) exec(ctx context.Context, args []string) error {
 	}
 	if c.options.TTY && !cli.IsTerminal(c.In) {
 		c.options.TTY = false
-		c.note("the input is no terminal: the command gets none (-t)")
+		c.note("stdin is not a terminal: -t is ignored")
 	}
 	restore, err := c.terminal(ctx, &t)
 	if err != nil {

@@ -38,7 +38,7 @@ func newObjectsCommand() *cobra.Command {
 	c := &objectsCommand{}
 	cmd := &cobra.Command{Use: "objects", Aliases: []string{"object"}, Short: "List and remove submitted ConfigMaps and Secrets",
 		Long: objectsLong, Example: objectsExample, Args: cli.NoArguments}
-	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Leave the headings of the table out")
+	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Print the table without headings")
 	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", "", "Only those of this `namespace`; any when empty")
 	cli.OutputFlag(cmd, &c.Output, "table", "table", "yaml", "json")
 	rm := &objectsCommand{}

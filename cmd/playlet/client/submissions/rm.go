@@ -39,7 +39,7 @@ const rmExample = `  # End a pod
   # All pods, ConfigMaps and Secrets of a manifest
   playlet rm -f web.yaml
 
-  # What would that be?
+  # See what would be removed
   playlet rm -l app=web --dry-run
 
   # At once, also where it is ending already and takes its time

@@ -50,7 +50,7 @@ type topTable struct {
 
 // prints has cmd, which it returns, ask for the figures and print them.
 func (c *topTable) prints(cmd *cobra.Command, print func(context.Context) error) *cobra.Command {
-	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Leave the headings of the table out")
+	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Print the table without headings")
 	cli.OutputFlag(cmd, &c.Output, "table", "table", "yaml", "json")
 	return c.Runs(cmd, func(ctx context.Context, _ []string) (err error) {
 		if c.figures, err = c.Client.Figures(ctx); err != nil {

@@ -59,7 +59,7 @@ func NewCommand() *cobra.Command {
 		Use: "top", Short: "Watch pods and actors on the terminal", Long: topLong, Example: topExample, Args: topArguments,
 	}
 	cmd.Flags().BoolVar(&once, "once", false, "Print the pods as one table, and end")
-	cmd.Flags().DurationVar(&every, "interval", every, "Look at the agent so `often`")
+	cmd.Flags().DurationVar(&every, "interval", every, "How `often` to refresh")
 	cmd.AddCommand(newTopPodsCommand(), newTopNodeCommand())
 	return c.Runs(cmd, func(ctx context.Context, _ []string) error {
 		if once || !cli.IsTerminal(c.In) || !cli.IsTerminal(c.Out) || os.Getenv("TERM") == "dumb" {
