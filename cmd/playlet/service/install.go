@@ -234,6 +234,7 @@ func (i *installer) uninstall(ctx context.Context) error {
 	if i.purge {
 		paths = append(paths, i.config, environment)
 	}
+	installed := slices.ContainsFunc(paths, func(path string) bool { _, err := os.Lstat(i.path(path)); return err == nil })
 	for _, path := range paths {
 		if err := i.remove(path); err != nil {
 			return err
@@ -246,6 +247,10 @@ func (i *installer) uninstall(ctx context.Context) error {
 	}
 	if _, err := os.Lstat(i.path(i.config)); err == nil && !i.purge {
 		i.say("%s is left; --purge removes it", i.config)
+	}
+	if !installed {
+		i.say("nothing was installed: there is no %s", strings.Join(paths, ", no "))
+		return nil
 	}
 	i.say("containers go on running, and their data and logs stay")
 	return nil

@@ -120,6 +120,9 @@ func TestInstallAndUninstall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if !strings.Contains(m.output.String(), "nothing was installed: there is no /etc/systemd/system/playlet.service, no /usr/local/bin/playlet") {
+		t.Errorf("the second time: %s", m.output.String())
+	}
 	if got := strings.Join(m.sent, "; "); got != "disable --now playlet.service; daemon-reload; daemon-reload" {
 		t.Errorf("systemctl was told %q", got)
 	}
