@@ -123,10 +123,10 @@ func TestADiskThatHangs(t *testing.T) {
 		t.Errorf("%d writes were begun", begun)
 	}
 	over := func() map[string]bool {
-		n.Advance(sweepEvery)
 		all := sent[messages.KeepContainers](n.Kit)
 		return all[len(all)-1].Over
 	}
+	n.Advance(sweepEvery)
 	if got := over(); len(got) != 0 {
 		t.Errorf("the runtime may forget %v, of which nothing is on disk", got)
 	}

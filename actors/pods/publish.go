@@ -245,17 +245,9 @@ func (e *entry) statusWanted() messages.PodStatusWanted {
 // sweep sends the lists of pods to keep to the actors that clean up.
 func (a *actor) sweep(ctx supervisors.Context) {
 	heard := a.phase == complete
-	wanted, over := make(map[string]bool, len(a.entries)), map[string]bool{}
-	active := map[string]*v1.Pod{}
-	unread := a.sources.unread()
+	keep := a.keepContainers(ctx)
+	wanted, active := keep.Wanted, map[string]*v1.Pod{}
 	for uid, e := range a.entries {
-		// Pods that wait for their predecessor stay, as do records of finished pods that an unread manifest may name.
-		if e.state != unclaimed || a.spared(e) != "" || unread && e.record != (record{}) && !a.sources.reportedGone(uid) {
-			wanted[uid] = true
-		}
-		if e.state == finished && e.saved.Final != nil {
-			over[uid] = true
-		}
 		if e.runs() {
 			active[uid] = e.pod
 		}
@@ -266,7 +258,7 @@ func (a *actor) sweep(ctx supervisors.Context) {
 	a.sendStatuses(ctx)
 	a.sendObjects(ctx, true)
 	a.sendHolding(ctx, true)
-	ctx.Tell(messages.Runtime, messages.KeepContainers{At: ctx.Now(), Wanted: wanted, Over: over, Heard: heard})
+	ctx.Tell(messages.Runtime, keep)
 	if a.unready() == nil { // an unknown pod may run, in a cgroup of its own
 		ctx.Tell(messages.Resources, messages.PodCgroupsWanted{UIDs: wanted, Heard: heard, Active: active})
 	}
@@ -281,6 +273,23 @@ func (a *actor) sweep(ctx supervisors.Context) {
 	if a.checkpoints.failed() {
 		a.save(ctx)
 	}
+}
+
+// keepContainers returns the pods whose containers stay, and those whose final status is on disk.
+func (a *actor) keepContainers(ctx supervisors.Context) messages.KeepContainers {
+	m := messages.KeepContainers{At: ctx.Now(), Wanted: make(map[string]bool, len(a.entries)), Over: map[string]bool{},
+		Heard: a.phase == complete}
+	unread := a.sources.unread()
+	for uid, e := range a.entries {
+		// Pods that wait for their predecessor stay, as do records of finished pods that an unread manifest may name.
+		if e.state != unclaimed || a.spared(e) != "" || unread && e.record != (record{}) && !a.sources.reportedGone(uid) {
+			m.Wanted[uid] = true
+		}
+		if e.state == finished && e.saved.Final != nil {
+			m.Over[uid] = true
+		}
+	}
+	return m
 }
 
 // sendObjects sends the pods that use objects of the API server, if they have changed or again is set. On a standalone node there

@@ -97,7 +97,7 @@ func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 	a.checkpoints.busy = false
 	again := m.of != a.checkpoints.saves // the records have changed meanwhile, even if they changed back
 	var failed *filesError
-	some := errors.As(m.problem, &failed)
+	some, finals := errors.As(m.problem, &failed), false
 	a.tellProblem(ctx, m.problem)
 	for uid, e := range a.entries {
 		r := m.records[uid]
@@ -107,11 +107,15 @@ func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 			continue
 		}
 		e.saved = r
+		finals = finals || r.Final != nil && e.state == finished
 		e.allocated()
 		if e.hasActor() {
 			a.renew(ctx, e)
 			a.step(ctx, e, &view{now: ctx.Now(), up: !a.node.shutdown})
 		}
+	}
+	if finals { // before the next sweep, as a short disk makes room with their containers
+		ctx.Tell(messages.Runtime, a.keepContainers(ctx))
 	}
 	if again {
 		a.save(ctx)
