@@ -25,8 +25,9 @@ func TestEventsOfAStandaloneNode(t *testing.T) {
 	t.Log("\n" + out)
 	out, _, _ = r.playlet("events")
 	t.Log("\n" + out)
-	if out, _, code := r.playlet("events", "other"); code != 0 || out != "" {
-		t.Errorf("of no pod: %d %q", code, out)
+	if out, notes, code := r.playlet("events", "other"); code != 1 || out != "" ||
+		notes != "playlet: there is no pod \"other\" in any namespace; no event of one is recorded either\n" {
+		t.Errorf("of no pod: %d %q %q", code, out, notes)
 	}
 	r.stop()
 	r.remove("web.yaml")
