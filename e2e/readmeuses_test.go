@@ -95,7 +95,7 @@ var inSentences = []use{
 	{"playlet completion", []run{{command: "playlet completion", want: `bash`}, {command: "playlet completion bash", want: `__playlet`}}},
 	{"playlet install --replace-kubelet", []run{{command: "playlet install --replace-kubelet --dry-run", code: 1,
 		want: `no kubelet is installed here as kubelet.service`}}},
-	{"playlet uninstall", []run{{command: "playlet uninstall --dry-run", want: `\(dry run\) containers go on running`}}},
+	{"playlet uninstall", []run{{command: "playlet uninstall --dry-run", want: `\(dry run\) nothing was installed: there is no /etc/systemd/system/playlet.service`}}},
 }
 
 // uses are the commands of README's blocks, in an order in which each finds the results of the earlier ones.
