@@ -155,8 +155,9 @@ type KeepContainers struct {
 	// Wanted are the UIDs of the pods that a source has, or that are ending. Of each, the configured number of dead
 	// containers stays.
 	Wanted map[string]bool
-	// Over are the UIDs of the desired pods that never run again, and whose final status is on disk. Only they may lose the
-	// newest instance of a container: for all others the runtime alone knows how it ended.
+	// Over are the UIDs of the desired pods that never run again, and whose final status is on disk or at the API server, or
+	// does not fit on a full disk. Only they may lose the newest instance of a container: for all others the runtime alone
+	// knows how it ended.
 	Over map[string]bool
 	// Heard is true when every source has reported. Only then may sandboxes and containers without a pod be removed.
 	Heard bool

@@ -1,6 +1,8 @@
 package pods
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -194,5 +197,52 @@ func TestAPreemptionWhereTheDiskHangs(t *testing.T) {
 	defer s.mu.Unlock()
 	if s.records["bb"].Fail == nil || s.records["bb"].Fail.Reason != messages.ReasonPreempting {
 		t.Errorf("the disk has %v", s.records)
+	}
+}
+
+// TestFinalStatus_FullDisk: the runtime may forget a finished pod whose record does not fit on the disk, as its containers may
+// fill the disk. Another failure to write frees nothing. A status that the API server has needs no record.
+func TestFinalStatus_FullDisk(t *testing.T) {
+	for name, test := range map[string]struct {
+		problem  error
+		reported bool
+		over     bool
+	}{
+		"full":                {problem: fmt.Errorf("%w: x", atomicfile.ErrNoSpace), over: true},
+		"broken":              {problem: errors.New("input/output error")},
+		"broken and reported": {problem: errors.New("input/output error"), reported: true, over: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := newStore(t.TempDir())
+			files.writing = overdue.NewWriting("records", time.Minute, func(records map[string]record) error {
+				failed := filesError{uids: map[string]bool{}, last: test.problem}
+				for uid := range records {
+					failed.uids[uid] = true
+				}
+				return &failed
+			})
+			s := &stuck{t: t, board: board.New()}
+			s.kind = newWith(Options{
+				Sources: []messages.Address{messages.File, messages.APIServer}, Cluster: true, Board: s.board, LocalNode: small(),
+			}, files)
+			n := s.life()
+			running := pod("web", "web")
+			wants(n.Kit, messages.APIServer, running)
+			n.RunWork()
+			finishes(n, "web")
+			if test.reported {
+				ended := running.DeepCopy()
+				ended.Status.Phase = v1.PodSucceeded
+				wants(n.Kit, messages.APIServer, ended)
+			}
+			n.RunWork()
+			if test.reported {
+				n.Advance(sweepEvery)
+			}
+			all := sent[messages.KeepContainers](n.Kit)
+			if over := len(all) > 0 && all[len(all)-1].Over["web"]; over != test.over {
+				t.Errorf("the runtime may forget the pod: %v, want %v", over, test.over)
+			}
+		})
 	}
 }

@@ -304,3 +304,21 @@ func TestAnEvictionEndsAPod(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 }
+
+// A victim whose object is removed, and whose actor fails before its first status, gets a record for its ender all the same.
+func TestVictim_EndsWithoutAnyStatus(t *testing.T) {
+	n := beginCluster(t, small())
+	n.known()
+	wants(n.Kit, messages.APIServer, crowded()[:2]...)
+	wants(n.Kit, messages.APIServer, crowded()...)
+	n.RunWork()
+	wants(n.Kit, messages.APIServer, append(crowded()[:1:1], crowded()[2:]...)...)
+	n.Send(messages.Pods, messages.ChildQuarantined{Name: "bb", Reason: "panic"})
+	n.Send(messages.Pods, messages.ChildStopped{Name: "bb"})
+	n.spawned("a", "bb", "ender bb")
+	n.Send(messages.PodAddress("bb"), messages.PodEnded{UID: "bb"})
+	n.RunWork()
+	if w := n.desired("bb"); w.Final == nil || w.Unkept || w.Final.Phase != v1.PodFailed {
+		t.Errorf("the ender waits for a record, and is told %+v", w)
+	}
+}

@@ -275,7 +275,7 @@ func (a *actor) sweep(ctx supervisors.Context) {
 	}
 }
 
-// keepContainers returns the pods whose containers stay, and those whose final status is on disk.
+// keepContainers returns the pods whose containers stay, and the finished ones that the runtime may forget.
 func (a *actor) keepContainers(ctx supervisors.Context) messages.KeepContainers {
 	m := messages.KeepContainers{At: ctx.Now(), Wanted: make(map[string]bool, len(a.entries)), Over: map[string]bool{},
 		Heard: a.phase == complete}
@@ -285,11 +285,18 @@ func (a *actor) keepContainers(ctx supervisors.Context) messages.KeepContainers 
 		if e.state != unclaimed || a.spared(e) != "" || unread && e.record != (record{}) && !a.sources.reportedGone(uid) {
 			m.Wanted[uid] = true
 		}
-		if e.state == finished && e.saved.Final != nil {
+		if e.state == finished && a.forgettable(e) {
 			m.Over[uid] = true
 		}
 	}
 	return m
+}
+
+// forgettable reports whether the runtime may forget how the containers of a finished pod ended: the disk or the API server has
+// that. A full disk cannot take it, and the containers may be all that can make room, so they may go without a record.
+func (a *actor) forgettable(e *entry) bool {
+	return e.saved.Final != nil || a.checkpoints.full ||
+		e.wanted != nil && e.wanted.source == messages.APIServer && final(&e.wanted.pod.Status)
 }
 
 // sendObjects sends the pods that use objects of the API server, if they have changed or again is set. On a standalone node there

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -99,11 +100,13 @@ func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 	var failed *filesError
 	some, finals := errors.As(m.problem, &failed), false
 	a.tellProblem(ctx, m.problem)
+	a.checkpoints.full = errors.Is(m.problem, atomicfile.ErrNoSpace)
 	for uid, e := range a.entries {
 		r := m.records[uid]
 		unkept := m.problem != nil && (!some || failed.uids[uid])
 		if e.record != r || e.saved == r || unkept && !e.ends() &&
 			(r.Final != nil || r.Fail == nil && r.Allocated != e.saved.Allocated) {
+			finals = finals || a.checkpoints.full && e.state == finished && e.record == r && e.saved != r
 			continue
 		}
 		e.saved = r
@@ -163,9 +166,9 @@ func (a *actor) ended(ctx supervisors.Context, e *entry, m messages.PodEnded) {
 		a.reconsider(ctx)
 	case m.Released && e.objectGone(): // the answer was lost
 		a.renew(ctx, e)
-	case e.record.Final == nil && (m.Status != nil || e.state == clearing):
+	case e.record.Final == nil && (m.Status != nil || e.record.Fail != nil):
 		status := m.Status
-		if e.state == clearing {
+		if e.state == clearing || status == nil {
 			status = e.failedStatus(status)
 		}
 		a.keep(ctx, e, record{Final: status, Fail: e.record.Fail})

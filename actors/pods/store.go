@@ -56,6 +56,7 @@ type checkpoints struct {
 	busy    bool   // a write is in progress
 	saves   uint64 // number of requests to save
 	problem string // a sentence about the last failure; empty: none
+	full    bool   // the last write failed because the disk is full
 }
 
 // failed reports whether the disk is out of date and no write is in progress.

@@ -34,8 +34,7 @@ func DefaultPolicy() Policy { return Policy{MinAge: 0, MaxPerContainer: 1, MaxTo
 type desiredPods struct {
 	uids     map[string]bool
 	complete bool
-	// finished are desired pods that never run again, and whose final status is on disk. The ends of the containers of all others
-	// are recorded only in the runtime.
+	// finished has the pods of KeepContainers.Over. The ends of the containers of all others are recorded only in the runtime.
 	finished map[string]bool
 	reclaim  bool // the node is short of disk: all dead containers of pods that are over are removed
 }
