@@ -192,7 +192,7 @@ func (a *actor) decide(ctx supervisors.Context, r *room, w *desiredPod, claim *a
 	if !refusal.Refused() {
 		return nil, refusal
 	}
-	if len(refusal.Lacks) > 0 && r.taken != nil && !admission.Admit(r.node, r.taken, claim).Refused() {
+	if len(refusal.Shortages) > 0 && r.taken != nil && !admission.Admit(r.node, r.taken, claim).Refused() {
 		ctx.Log().Warn("a critical pod is admitted, although others that should have ended still hold what it needs",
 			"pod", fullName(w.pod), "podUID", w.pod.UID, "missing", refusal.Message)
 		return nil, admission.Refusal{}
@@ -200,7 +200,7 @@ func (a *actor) decide(ctx supervisors.Context, r *room, w *desiredPod, claim *a
 	if r.later != nil && !admission.Admit(r.node, r.later, claim).Refused() {
 		return a.makingRoom(ctx, refusal.Message), admission.Refusal{}
 	}
-	if len(refusal.Lacks) > 0 {
+	if len(refusal.Shortages) > 0 {
 		if a.preempt(ctx, r, w, claim) {
 			return a.makingRoom(ctx, refusal.Message), admission.Refusal{}
 		}

@@ -24,7 +24,7 @@ func (a *actor) preempt(ctx supervisors.Context, r *room, w *desiredPod, claim *
 	staying := a.claims((*entry).departs)
 	refusal := admission.Admit(r.node, admission.NewLedger(slices.Concat(staying, r.reserved)...), claim)
 	if refusal.Refused() {
-		victims, ok := admission.Victims(w.pod, staying, refusal.Lacks)
+		victims, ok := admission.Victims(w.pod, staying, refusal.Shortages)
 		if !ok {
 			return false
 		}
@@ -36,7 +36,7 @@ func (a *actor) preempt(ctx supervisors.Context, r *room, w *desiredPod, claim *
 				Reason: messages.ReasonPreempting, Message: "Preempted in order to admit critical pod",
 				Disruption: "Pod was preempted by Kubelet to accommodate a critical pod.",
 			})
-			metrics.Preemptions.WithLabelValues(string(refusal.Lacks[0].Name)).Inc()
+			metrics.Preemptions.WithLabelValues(string(refusal.Shortages[0].Name)).Inc()
 		}
 	}
 	r.awaited = true

@@ -26,8 +26,8 @@ const opsPrefix = "status/"
 func write(ctx context.Context, client kubernetes.Interface, ops *cri.Operations, j *job) answer {
 	a, err := cri.Run(ctx, ops, opsPrefix+j.key, writeTimeout, func(ctx context.Context) (answer, error) {
 		pod, err := carryOut(ctx, client, j)
-		fate, wait := read(j.verb, err)
-		return answer{job: j, pod: pod, outcome: fate, err: err, retryAfter: wait}, nil
+		outcome, wait := read(j.verb, err)
+		return answer{job: j, pod: pod, outcome: outcome, err: err, retryAfter: wait}, nil
 	})
 	if err != nil { // it continues, or did not begin; the next observation shows the result
 		return answer{job: j, outcome: broken, err: err}

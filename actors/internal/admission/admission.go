@@ -74,8 +74,8 @@ type Refusal struct {
 	Reason  string // CamelCase, as the kubelet has it
 	Message string // for a person
 	Cause   messages.Cause
-	// Lacks is set when nothing stands in the pod's way but resources: so much would have to be freed.
-	Lacks []Lack
+	// Shortages are the resources to free for the pod, set if nothing else keeps it out.
+	Shortages []Shortage
 }
 
 // Refused reports whether the pod may not run.
@@ -84,8 +84,8 @@ func (r Refusal) Refused() bool { return r.Reason != "" }
 // StatusMessage is the message as a refused pod's status has it.
 func (r Refusal) StatusMessage() string { return rejected + r.Message }
 
-// Lack is so much of a resource that is not there: thousandths of cpu, bytes, or pieces.
-type Lack struct {
+// Shortage is the missing amount of a resource, in millicores for cpu, in bytes for memory and storage, else in pieces.
+type Shortage struct {
 	Name   v1.ResourceName
 	Amount int64
 }
@@ -166,7 +166,7 @@ func general(node *Node, others *Ledger, claim *Claim) Refusal {
 	}
 	r := short[0].refusal()
 	for _, s := range short {
-		r.Lacks = append(r.Lacks, Lack{s.name, s.requested - (s.capacity - s.used)})
+		r.Shortages = append(r.Shortages, Shortage{s.name, s.requested - (s.capacity - s.used)})
 	}
 	return r
 }

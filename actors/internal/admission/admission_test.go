@@ -222,19 +222,19 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// Lacks of a critical pod are set only if all other rules admit it.
+// Shortages of a critical pod are set only if all other rules admit it.
 func TestWhatACriticalPodLacks(t *testing.T) {
 	others := NewLedger(NewClaim(aPod(t, asks("cpu: 1500m"))))
 	got := Admit(aNode(), others, NewClaim(aPod(t, critical+asks("cpu: 700m, memory: 5Gi"))))
-	if got.Reason != "OutOfcpu" || len(got.Lacks) != 2 || got.Lacks[0] != (Lack{"cpu", 200}) ||
-		got.Lacks[1] != (Lack{"memory", 1 << 30}) {
+	if got.Reason != "OutOfcpu" || len(got.Shortages) != 2 || got.Shortages[0] != (Shortage{"cpu", 200}) ||
+		got.Shortages[1] != (Shortage{"memory", 1 << 30}) {
 		t.Errorf("%+v", got)
 	}
 	got = Admit(aNode(), others, NewClaim(aPod(t, critical+"nodeSelector: {disk: hdd}\n"+asks("cpu: 700m"))))
-	if got.Reason != ReasonNodeAffinity || got.Lacks != nil {
+	if got.Reason != ReasonNodeAffinity || got.Shortages != nil {
 		t.Errorf("%+v", got)
 	}
-	if got = Admit(aNode(), others, NewClaim(aPod(t, asks("cpu: 700m")))); got.Lacks != nil {
+	if got = Admit(aNode(), others, NewClaim(aPod(t, asks("cpu: 700m")))); got.Shortages != nil {
 		t.Errorf("%+v", got)
 	}
 }

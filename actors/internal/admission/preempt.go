@@ -21,7 +21,7 @@ func Preempts(pod, other *v1.Pod) bool {
 // Victims returns the pods to end so that a critical pod fits, or false if all candidates would not suffice. As in the
 // kubelet, it spares Guaranteed pods first, then Burstable ones. Within a class it prefers the pods that cover the lack best,
 // and among equals those with smaller requests.
-func Victims(pod *v1.Pod, others []*Claim, lacks []Lack) ([]*Claim, bool) {
+func Victims(pod *v1.Pod, others []*Claim, shortages []Shortage) ([]*Claim, bool) {
 	classes := map[v1.PodQOSClass][]*Claim{}
 	var all []*Claim
 	for _, other := range others {
@@ -30,39 +30,39 @@ func Victims(pod *v1.Pod, others []*Claim, lacks []Lack) ([]*Claim, bool) {
 			classes[class], all = append(classes[class], other), append(all, other)
 		}
 	}
-	if len(less(lacks, all)) > 0 {
+	if len(less(shortages, all)) > 0 {
 		return nil, false
 	}
 	best, burst := classes[v1.PodQOSBestEffort], classes[v1.PodQOSBurstable]
-	guaranteed := cover(classes[v1.PodQOSGuaranteed], less(lacks, best, burst))
-	burst = cover(burst, less(lacks, best, guaranteed))
-	best = cover(best, less(lacks, burst, guaranteed))
+	guaranteed := cover(classes[v1.PodQOSGuaranteed], less(shortages, best, burst))
+	burst = cover(burst, less(shortages, best, guaranteed))
+	best = cover(best, less(shortages, burst, guaranteed))
 	return slices.Concat(best, burst, guaranteed), true
 }
 
 // cover chooses pods until nothing is lacking. They are known to suffice.
-func cover(pods []*Claim, lacks []Lack) []*Claim {
+func cover(pods []*Claim, shortages []Shortage) []*Claim {
 	pods = slices.Clone(pods)
 	var out []*Claim
-	for len(lacks) > 0 && len(pods) > 0 {
+	for len(shortages) > 0 && len(pods) > 0 {
 		best := 0
 		for i := range pods {
-			d, least := distance(pods[i], lacks), distance(pods[best], lacks)
+			d, least := distance(pods[i], shortages), distance(pods[best], shortages)
 			if d < least || d == least && smaller(pods[i], pods[best]) {
 				best = i
 			}
 		}
 		out = append(out, pods[best])
-		lacks = less(lacks, pods[best:best+1])
+		shortages = less(shortages, pods[best:best+1])
 		pods = slices.Delete(pods, best, best+1)
 	}
 	return out
 }
 
 // distance is how far from enough one pod's end is: for each resource the square of the part that would still be lacking.
-func distance(pod *Claim, lacks []Lack) float64 {
+func distance(pod *Claim, shortages []Shortage) float64 {
 	sum := 0.0
-	for _, l := range lacks {
+	for _, l := range shortages {
 		if left := float64(l.Amount - pod.holds(l.Name)); left > 0 {
 			sum += math.Pow(left/float64(l.Amount), 2)
 		}
@@ -70,10 +70,10 @@ func distance(pod *Claim, lacks []Lack) float64 {
 	return sum
 }
 
-// less returns the lacks that remain without the pods in gone.
-func less(lacks []Lack, gone ...[]*Claim) []Lack {
-	var out []Lack
-	for _, l := range lacks {
+// less returns the shortages that remain without the pods in gone.
+func less(shortages []Shortage, gone ...[]*Claim) []Shortage {
+	var out []Shortage
+	for _, l := range shortages {
 		for _, pod := range slices.Concat(gone...) {
 			l.Amount -= pod.holds(l.Name)
 		}

@@ -20,28 +20,28 @@ func limited(cpu, memory string) string {
 // As few as possible of those that were promised most.
 func TestVictims(t *testing.T) {
 	for name, c := range map[string]struct {
-		others map[string]string
-		lacks  []Lack
-		want   []string // nil: there are none that would do
+		others    map[string]string
+		shortages []Shortage
+		want      []string // nil: there are none that would do
 	}{
-		"best effort before burstable": {map[string]string{"best": "{}", "burst": asks("cpu: 1")}, []Lack{{"pods", 1}},
+		"best effort before burstable": {map[string]string{"best": "{}", "burst": asks("cpu: 1")}, []Shortage{{"pods", 1}},
 			[]string{"best"}},
 		"what covers it": {map[string]string{"small": asks("cpu: 100m"), "large": asks("cpu: 1")},
-			[]Lack{{"cpu", 500}}, []string{"large"}},
+			[]Shortage{{"cpu", 500}}, []string{"large"}},
 		"the smaller of two": {map[string]string{"large": asks("cpu: 1, memory: 1Gi"),
-			"small": asks("cpu: 1, memory: 1Mi")}, []Lack{{"cpu", 500}}, []string{"small"}},
+			"small": asks("cpu: 1, memory: 1Mi")}, []Shortage{{"cpu", 500}}, []string{"small"}},
 		"burstable before guaranteed": {map[string]string{"burst": asks("cpu: 1"), "sure": limited("1", "1Gi")},
-			[]Lack{{"cpu", 500}}, []string{"burst"}},
+			[]Shortage{{"cpu", 500}}, []string{"burst"}},
 		"guaranteed where it must be": {map[string]string{"burst": asks("cpu: 400m"), "sure": limited("1", "1Gi")},
-			[]Lack{{"cpu", 500}}, []string{"sure"}},
+			[]Shortage{{"cpu", 500}}, []string{"sure"}},
 		"both": {map[string]string{"burst": asks("cpu: 400m"), "sure": limited("1", "1Gi")},
-			[]Lack{{"cpu", 1200}}, []string{"burst", "sure"}},
+			[]Shortage{{"cpu", 1200}}, []string{"burst", "sure"}},
 		"two resources": {map[string]string{"a": asks("cpu: 1"), "b": asks("memory: 1Gi"),
-			"c": asks("cpu: 1, memory: 1Gi")}, []Lack{{"cpu", 500}, {"memory", 1}}, []string{"c"}},
-		"not enough": {map[string]string{"a": asks("cpu: 1")}, []Lack{{"cpu", 1001}}, nil},
+			"c": asks("cpu: 1, memory: 1Gi")}, []Shortage{{"cpu", 500}, {"memory", 1}}, []string{"c"}},
+		"not enough": {map[string]string{"a": asks("cpu: 1")}, []Shortage{{"cpu", 1001}}, nil},
 		"critical ones stay": {map[string]string{"crit": critical + asks("cpu: 1"), "stat": static + asks("cpu: 1")},
-			[]Lack{{"cpu", 1}}, nil},
-		"nobody is there": {nil, []Lack{{"cpu", 1}}, nil},
+			[]Shortage{{"cpu", 1}}, nil},
+		"nobody is there": {nil, []Shortage{{"cpu", 1}}, nil},
 	} {
 		var others []*Claim
 		for name, text := range c.others {
@@ -49,7 +49,7 @@ func TestVictims(t *testing.T) {
 			pod.Name = name
 			others = append(others, NewClaim(pod))
 		}
-		victims, ok := Victims(aPod(t, critical), others, c.lacks)
+		victims, ok := Victims(aPod(t, critical), others, c.shortages)
 		var got []string
 		for _, v := range victims {
 			got = append(got, v.Pod.Name)
@@ -116,8 +116,8 @@ func TestWhatIsAdmittedFits(t *testing.T) {
 		for i := range rapid.IntRange(1, 12).Draw(t, "pods") {
 			claim := NewClaim(drawPod(t, fmt.Sprint("p", i)))
 			refusal := Admit(node, NewLedger(there...), claim)
-			if len(refusal.Lacks) > 0 {
-				if victims, ok := Victims(claim.Pod, there, refusal.Lacks); ok {
+			if len(refusal.Shortages) > 0 {
+				if victims, ok := Victims(claim.Pod, there, refusal.Shortages); ok {
 					there = slices.DeleteFunc(there, func(c *Claim) bool { return slices.Contains(victims, c) })
 					if refusal = Admit(node, NewLedger(there...), claim); refusal.Refused() {
 						t.Fatalf("%s after %d were preempted", refusal.Message, len(victims))

@@ -106,11 +106,11 @@ func checkAttach(ctx context.Context, m *Machine) []Finding {
 	if err != nil {
 		return skip("the network is not ready")
 	}
-	trial := cni.NetworkCheck{Places: f.places, StateDir: m.TrialDir, NetNSDir: m.NetNSDir}
+	check := cni.NetworkCheck{Places: f.places, StateDir: m.TrialDir, NetNSDir: m.NetNSDir}
 	ctx, cancel := context.WithTimeoutCause(ctx, trialLimit, fmt.Errorf("it took longer than %s", trialLimit))
 	defer cancel()
 	before := m.forwards()
-	out, err := trial.Run(ctx, f.networks)
+	out, err := check.Run(ctx, f.networks)
 	var found []Finding
 	for _, name := range m.forwards() {
 		if !slices.Contains(before, name) {
