@@ -95,18 +95,18 @@ func priorityIn(ctx context.Context, class Class) int64 {
 type startingKey struct{}
 
 // PartOfStart marks the calls made with the returned context as part of a start. A removal that a start waits for takes a slot of
-// the starts: the removals yield to them.
+// the starts, because the removals yield to them. Such removals have a third of these slots: hung ones block no other start.
 func PartOfStart(ctx context.Context) context.Context {
 	return context.WithValue(ctx, startingKey{}, true)
 }
 
-// classOf returns the class of a call.
-func classOf(ctx context.Context, name string) Class {
+// queuesOf returns the class of a call, and the queues of which it takes a slot, in this order.
+func (c *Client) queuesOf(ctx context.Context, name string) (Class, []*slotQueue) {
 	class := classes[name]
 	if class == ClassRemove && ctx.Value(startingKey{}) != nil {
-		return ClassStart
+		return ClassStart, []*slotQueue{c.startRemovals, c.budget[ClassStart]}
 	}
-	return class
+	return class, []*slotQueue{c.budget[class]}
 }
 
 type slotlessKey struct{}
@@ -214,11 +214,14 @@ func (q *slotQueue) yieldTo(others ...*slotQueue) {
 func (q *slotQueue) usable() int {
 	for _, other := range q.yieldsTo {
 		if other.busy() {
-			return max(1, q.limit/3)
+			return third(q.limit)
 		}
 	}
 	return q.limit
 }
+
+// third returns a third of a limit, and at least one.
+func third(limit int) int { return max(1, limit/3) }
 
 func (q *slotQueue) busy() bool {
 	q.mu.Lock()

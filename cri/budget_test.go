@@ -90,6 +90,41 @@ func TestRemovals(t *testing.T) {
 	}
 }
 
+// Hung removals of starts hold a third of the starts' slots. Further ones wait, and other starts do not.
+func TestRemovals_HungInStarts(t *testing.T) {
+	c := fakeClient(t, &fakeRuntime{}, Options{Limits: Limits{ClassStart: 6}})
+	const hung = 2
+	ctx, cancel := context.WithCancel(PartOfStart(t.Context()))
+	defer cancel()
+	_, queues := c.queuesOf(ctx, "RemoveContainer")
+	var all sync.WaitGroup
+	defer all.Wait()
+	granted := make(chan struct{}, 6)
+	for range 6 {
+		all.Go(func() {
+			for _, q := range queues {
+				if q.acquire(ctx, 0) != nil {
+					return
+				}
+				defer q.release()
+			}
+			granted <- struct{}{}
+			<-ctx.Done()
+		})
+	}
+	waitFor(t, func() bool { return c.startRemovals.waiting() == 4 })
+	for range hung {
+		<-granted
+	}
+	if _, err := c.CreateContainer(t.Context(), "sandbox", nil, nil); IsNotSent(err) {
+		t.Errorf("%d hung removals block a start: %v", hung, err)
+	}
+	if starts := c.budget[ClassStart]; starts.inUse != hung {
+		t.Errorf("hung removals hold %d slots of 6, want %d", starts.inUse, hung)
+	}
+	cancel()
+}
+
 // TestOldestPodFirst queues waiters in random order behind one holder. They are served by priority, then by arrival, and by
 // arrival at each aged turn.
 func TestOldestPodFirst(t *testing.T) {

@@ -20,12 +20,13 @@ func (c *Client) intercept(
 	name, object := path.Base(method), objectOf(req)
 	asked := time.Now()
 	if !slotless(ctx, req) {
-		class := classOf(ctx, name)
-		queue := c.budget[class]
-		if err := queue.acquire(ctx, priorityIn(ctx, class)); err != nil {
-			return &CallError{Call: name, Object: object, NotSent: true, Err: err}
+		class, queues := c.queuesOf(ctx, name)
+		for _, queue := range queues {
+			if err := queue.acquire(ctx, priorityIn(ctx, class)); err != nil {
+				return &CallError{Call: name, Object: object, NotSent: true, Err: err}
+			}
+			defer queue.release()
 		}
-		defer queue.release()
 	}
 	if limit := c.limit(req); limit > 0 {
 		var cancel context.CancelFunc

@@ -63,12 +63,14 @@ type Observation struct {
 // runtime handles an interrupted call in its own way (a cancelled StartContainer deletes the task it made). Calls that change
 // something therefore belong into Operations.
 type Client struct {
-	opts    Options
-	budget  [classCount]*slotQueue
-	conn    *grpc.ClientConn
-	imgConn *grpc.ClientConn // equal to conn if the endpoints are the same
-	runtime runtimeapi.RuntimeServiceClient
-	images  runtimeapi.ImageServiceClient
+	opts   Options
+	budget [classCount]*slotQueue
+	// startRemovals bounds the slots of ClassStart that removals as part of a start hold.
+	startRemovals *slotQueue
+	conn          *grpc.ClientConn
+	imgConn       *grpc.ClientConn // equal to conn if the endpoints are the same
+	runtime       runtimeapi.RuntimeServiceClient
+	images        runtimeapi.ImageServiceClient
 	// root folders of other agents' pods by UID, from the last full list
 	foreign atomic.Pointer[map[string]string]
 }
@@ -82,6 +84,7 @@ func Dial(opts Options) (*Client, error) {
 	for class, limit := range opts.Limits.withDefaults() {
 		c.budget[class] = &slotQueue{limit: limit}
 	}
+	c.startRemovals = &slotQueue{limit: third(c.budget[ClassStart].limit)}
 	c.budget[ClassRemove].yieldTo(c.budget[ClassStart], c.budget[ClassStop])
 	dial := append([]grpc.DialOption{grpc.WithUnaryInterceptor(c.intercept)}, opts.DialOptions...)
 	var err error
