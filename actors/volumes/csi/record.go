@@ -19,6 +19,8 @@ const (
 	PluginName = "kubernetes.io/csi"
 	// RecordFile lies beside the folder of a mount: a pod's, or the one that is staged for all pods.
 	RecordFile = "vol_data.json"
+	// NewRecordFile is a record that is being written.
+	NewRecordFile = RecordFile + ".new"
 	// MountFolder is where a pod's volume is published, and GlobalMount where it is staged.
 	MountFolder = "mount"
 	GlobalMount = "globalmount"
@@ -41,10 +43,7 @@ type Record struct {
 // Same reports whether two records are of the same volume of the same driver.
 func (r Record) Same(o Record) bool { return r.Driver == o.Driver && r.Handle == o.Handle }
 
-const (
-	maxRecord = 64 << 10
-	newSuffix = ".new" // of a record that is being written
-)
+const maxRecord = 64 << 10
 
 // Write writes a record into a folder, atomically.
 func (r Record) Write(root *safepath.Root, folder string) error {
@@ -53,7 +52,8 @@ func (r Record) Write(root *safepath.Root, folder string) error {
 		return err
 	}
 	name := filepath.Join(folder, RecordFile)
-	f, err := root.OpenBeneath(name+newSuffix, unix.O_CREAT|unix.O_TRUNC|unix.O_WRONLY, 0o644)
+	fresh := filepath.Join(folder, NewRecordFile)
+	f, err := root.OpenBeneath(fresh, unix.O_CREAT|unix.O_TRUNC|unix.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
@@ -61,12 +61,12 @@ func (r Record) Write(root *safepath.Root, folder string) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return root.Rename(name+newSuffix, name)
+	return root.Rename(fresh, name)
 }
 
 // Remove removes the record of a folder, and the partial file of an interrupted write. Missing files are no error.
 func Remove(root *safepath.Root, folder string) error {
-	for _, name := range []string{RecordFile, RecordFile + newSuffix} {
+	for _, name := range []string{RecordFile, NewRecordFile} {
 		if err := root.Unlink(filepath.Join(folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -90,7 +90,7 @@ func (s *Storage) kubeletDevices(records map[string]csi.Record, pods map[string]
 			continue
 		}
 		if f.UID != "" {
-			f.Path = filepath.Join(s.csiFolder(), "volumeDevices", filepath.Base(f.Path))
+			f.Path = filepath.Join(s.csiFolder(), devicesFolder, filepath.Base(f.Path))
 		}
 		r, readErr := recordAt(filepath.Join(f.Path, "data"))
 		if readErr != nil {

@@ -93,6 +93,32 @@ func TestPlainStagingFolder(t *testing.T) {
 	}
 }
 
+// An agent that is killed before it has written the record of a volume leaves a folder without data. The next one removes it, and
+// keeps those with data and those of a kubelet.
+func TestStagingFolderWithoutARecord(t *testing.T) {
+	n := storageNode(t)
+	in := func(elements ...string) string {
+		return filepath.Join(append([]string{n.storage.CSIFolder()}, elements...)...)
+	}
+	for _, dir := range []string{in(testDriver, "begun"), in(testDriver, "writing", csi.GlobalMount), in(testDriver, "data", csi.GlobalMount),
+		in(testDriver, "other", "x"), in("volumeDevices", "publish")} {
+		must(t, os.MkdirAll(dir, 0o750))
+	}
+	must(t, os.WriteFile(in(testDriver, "writing", csi.NewRecordFile), []byte("{"), 0o600))
+	must(t, os.WriteFile(in(testDriver, "data", csi.GlobalMount, "precious"), []byte("data"), 0o600))
+	n.restart(t)
+	n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: map[string]bool{}})
+	eventually(t, func() bool {
+		n.Answers("")
+		return !exists(t, in(testDriver, "begun")) && !exists(t, in(testDriver, "writing"))
+	})
+	for _, kept := range []string{in(testDriver, "data", csi.GlobalMount, "precious"), in(testDriver, "other", "x"), in("volumeDevices", "publish")} {
+		if !exists(t, kept) {
+			t.Errorf("%s was removed", kept)
+		}
+	}
+}
+
 func TestStage_ReplacesADeadMount(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
 	startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
@@ -14,6 +15,9 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/supervisors"
 )
+
+// devicesFolder has the block devices that a kubelet staged, among the folders of drivers.
+const devicesFolder = "volumeDevices"
 
 // stagedPrefix begins the keys of operations on a volume for all its pods.
 const stagedPrefix = "staged/"
@@ -59,22 +63,56 @@ func (stagedDriver) Ensure(context.Context, reconcile.Operation[struct{}, struct
 	return none, nil
 }
 
-// Inventory implements reconcile.Driver. It lists the staged volumes without a record of any pod.
+// Inventory implements reconcile.Driver. It lists the staged volumes without a record of any pod, and the folders of agents that
+// were killed before they had written the record.
 func (d stagedDriver) Inventory(context.Context) (out []string, err error) {
-	staged, _, err := d.staged()
-	if len(staged) == 0 {
-		return nil, err // an unreadable record stays, and is reported by InUse
+	out, err = d.begun()
+	staged, _, stagedErr := d.staged()
+	if err = errors.Join(err, stagedErr); len(staged) == 0 {
+		return out, err // an unreadable record stays, and is reported by InUse
 	}
-	published, lost, err := d.published()
-	if err != nil {
-		return nil, err
+	published, lost, publishedErr := d.published()
+	if publishedErr != nil {
+		return out, errors.Join(err, publishedErr)
 	}
 	for key, r := range staged {
 		if !has(published, r) && d.mayHave(lost, key) == nil {
 			out = append(out, key)
 		}
 	}
-	return out, nil
+	return out, err
+}
+
+// begun lists the folders of volumes that have neither a record nor any data, and on which nothing is mounted.
+func (d stagedDriver) begun() (out []string, err error) {
+	root, err := safepath.OpenRoot(d.csiFolder())
+	if err != nil {
+		return nil, kinds.IgnoreAbsent(err)
+	}
+	defer root.Close() //nolint:errcheck // read only
+	drivers, err := root.Names(".")
+	for _, driver := range drivers {
+		if driver == devicesFolder { // a kubelet's
+			continue
+		}
+		volumes, listErr := kinds.NamesIn(root, driver)
+		err = errors.Join(err, listErr)
+		for _, volume := range volumes {
+			key := filepath.Join(driver, volume)
+			at := filepath.Join(key, csi.GlobalMount)
+			names, namesErr := kinds.NamesIn(root, key)
+			is, isErr := root.IsMountPoint(at)
+			if other := slices.ContainsFunc(names, func(name string) bool {
+				return name != csi.GlobalMount && name != csi.NewRecordFile
+			}); other || is || namesErr != nil || kinds.IgnoreAbsent(isErr) != nil {
+				continue
+			}
+			if data, dataErr := kinds.NamesIn(root, at); dataErr == nil && len(data) == 0 {
+				out = append(out, key)
+			}
+		}
+	}
+	return out, err
 }
 
 func has(published map[string]csi.Record, r csi.Record) bool {
