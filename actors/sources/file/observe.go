@@ -1,7 +1,6 @@
 package file
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -79,7 +78,7 @@ var errEmpty = errors.New("it is empty; remove it to end its pods")
 
 func readManifest(how wholefile.Reading, path string) ([]byte, error) {
 	data, err := how.Read(path)
-	if err == nil && len(bytes.TrimSpace(data)) == 0 {
+	if err == nil && base.Empty(data) {
 		return nil, errEmpty
 	}
 	return data, err

@@ -21,6 +21,7 @@ type validators struct {
 // state is the known desired state of the URL. Immutable.
 type state struct {
 	loaded     bool
+	hollow     bool // only empty answers are known: pods of an earlier agent may run
 	confirmed  bool // by an answer since the agent started; otherwise the pods are from the disk
 	pods       []*v1.Pod
 	warnings   []messages.ManifestProblem // of these pods
@@ -35,6 +36,7 @@ type fetched struct {
 	at         time.Time
 	answer     string // the HTTP status
 	same       bool   // not modified since the validators
+	empty      bool   // it has no content
 	failure    string // the reason why there is no manifest; "" if there is one
 	pods       []*v1.Pod
 	problems   []messages.ManifestProblem
@@ -42,7 +44,8 @@ type fetched struct {
 }
 
 // after returns the state after an answer, and whether the state on disk must change. It is pure. An answer with any bad part
-// leaves the whole last good answer in force. The validators stay too, so that the bad answer is read again.
+// leaves the whole last good answer in force. The validators stay too, so that the bad answer is read again. An empty answer is
+// bad unless no pod depends on it.
 func (s state) after(m fetched, shown string) (next state, changed bool) {
 	next = s
 	next.askedAt, next.answer = m.at, m.answer
@@ -50,6 +53,10 @@ func (s state) after(m fetched, shown string) (next state, changed bool) {
 	switch {
 	case m.failure != "":
 		problems = []messages.ManifestProblem{{Path: shown, Message: m.failure}}
+	case m.empty && (!s.loaded || s.hollow || len(s.pods) > 0):
+		next.loaded, next.hollow = true, s.hollow || !s.loaded
+		problems = []messages.ManifestProblem{{Path: shown,
+			Message: "the answer is empty; an empty list (items: []) ends the pods"}}
 	case m.same:
 		next.problems, next.confirmed = s.warnings, true
 		return next, false
@@ -65,7 +72,7 @@ func (s state) after(m fetched, shown string) (next state, changed bool) {
 		return next, false
 	}
 	next.problems, next.warnings, next.validators = warnings, warnings, m.validators
-	next.loaded, next.confirmed = true, true
+	next.loaded, next.hollow, next.confirmed = true, false, true
 	next.pods = base.KeepUnchanged(s.pods, m.pods)
 	// New validators for the same pods do not justify a write at each check. Those on disk belong to the same pods, and cost
 	// one full answer after a restart.

@@ -5,8 +5,9 @@
 // in force. That one is also kept on disk. The kubelet does the same, except for the conditions, the limit of the body, and
 // the disk. Header values, which are usually credentials, are in the request and nowhere else.
 //
-// An empty answer, or an empty list, means no pods, as with the kubelet. Ten redirects are followed. The configured headers
-// go to the URL's own scheme, host and port only; the kubelet sends most of them on.
+// An empty list means no pods. An empty answer may come from a proxy or from a server that is not ready, and ends no pod; it ends
+// all in the kubelet. Ten redirects are followed. The configured headers go to the URL's own scheme, host and port only; the
+// kubelet sends most of them on.
 package url
 
 import (

@@ -180,8 +180,45 @@ func TestTheLastGoodListStays(t *testing.T) {
 	}
 	r.answer = text(yaml("web", "one"))
 	r.says(r.check(), "default/web-node=one")
-	r.answer = text("")
+	r.answer = text("apiVersion: v1\nkind: PodList\nitems: []\n")
 	r.says(r.check(), "")
+	r.answer = text("") // no pod depends on it
+	r.says(r.check(), "")
+}
+
+// An empty answer ends no pod, also not one that an earlier agent started and whose list is lost.
+func TestEmptyAnswer(t *testing.T) {
+	r := newRig(t)
+	unread := func() []string {
+		r.kit.Take()
+		r.kit.Send(messages.Sources, messages.ResendDesired{})
+		return r.kit.Take()[0].Msg.(messages.SourcePodsWanted).Unread
+	}
+	const empty = "the answer is empty; an empty list (items: []) ends the pods"
+	for _, body := range []string{"", " \n", "null", "\ufeff"} {
+		r.answer = text(body)
+		r.start()
+		for range 2 {
+			if r.says(r.sent(), empty); len(unread()) != 1 {
+				t.Errorf("%q ends the pods that an earlier agent started", body)
+			}
+			r.check()
+		}
+		r.answer = text(yaml("web", "one"))
+		if r.says(r.check(), "default/web-node=one"); len(unread()) != 0 {
+			t.Errorf("after %q a good manifest is unread", body)
+		}
+		r.answer = text(body)
+		r.says(r.check(), "default/web-node=one "+empty+" kept")
+		r.start()
+		r.says(r.sent(), "default/web-node=one "+empty+" kept")
+		r.opts.StateDir = filepath.Join(t.TempDir(), "http") // the list is lost
+	}
+	r.answer = text("kind: List\napiVersion: v1\nitems: []\n")
+	r.start()
+	if r.says(r.sent(), ""); len(unread()) != 0 {
+		t.Error("an empty list is unread")
+	}
 }
 
 func TestRequestsAreConditional(t *testing.T) {
@@ -308,7 +345,7 @@ func FuzzAnswers(f *testing.F) {
 		fetcher := newFetcher(Options{URL: "http://h/p", Node: base.Node{NodeName: "node"}, Transport: server})
 		good, _ := state{}.after(fetcher.fetch(t.Context(), validators{}, time.Unix(0, 0)), "http://h/p")
 		faulty := slices.ContainsFunc(good.problems, func(p messages.ManifestProblem) bool { return !p.Warning })
-		if good.loaded == faulty || !good.loaded && len(good.pods) > 0 {
+		if good.loaded == (faulty && !good.hollow) || !good.loaded && len(good.pods) > 0 {
 			t.Fatalf("%+v", good)
 		}
 		names := map[string]bool{}
