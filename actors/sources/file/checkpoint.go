@@ -13,6 +13,8 @@ type lastGood struct {
 	Path      string          `json:"path"`
 	NodeName  string          `json:"nodeName"`
 	Manifests []savedManifest `json:"manifests"`
+	// Boot is the boot of the machine for which the devices are valid.
+	Boot string `json:"boot,omitempty"`
 	// Holders are the paths of the manifests that have a pod's name, by namespace/name.
 	Holders map[string]string `json:"holders,omitempty"`
 	// Gone are the UIDs of pods that left the manifests and may still run.
@@ -24,14 +26,15 @@ type savedManifest struct {
 	Path      string     `json:"path"`
 	Count     int        `json:"count"` // of documents when last read
 	Documents []document `json:"documents"`
+	Device    uint64     `json:"device,omitempty"` // of its folder
 }
 
 // collect returns the versions in force, by file name.
 func collect(path, node string, files map[string]*entry, holders map[string]string, gone map[string]bool) *lastGood {
-	out := &lastGood{Path: path, NodeName: node, Manifests: []savedManifest{}, Holders: holders, Gone: gone}
+	out := &lastGood{Path: path, NodeName: node, Manifests: []savedManifest{}, Boot: bootID(), Holders: holders, Gone: gone}
 	for _, m := range byPath(files) {
 		if len(m.documents) > 0 {
-			out.Manifests = append(out.Manifests, savedManifest{m.path, m.count, m.documents})
+			out.Manifests = append(out.Manifests, savedManifest{m.path, m.count, m.documents, m.device})
 		}
 	}
 	return out

@@ -104,6 +104,8 @@ type entry struct {
 	// once.
 	deleted, withheld bool
 
+	device uint64 // of the folder in which the file was last found; 0: unknown
+
 	id   wholefile.Identity
 	sum  [32]byte
 	last *version // the version read from the content with that sum

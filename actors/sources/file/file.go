@@ -2,7 +2,8 @@
 //
 // A worker waits for changes, reads the changed files, and returns one result. The actor sends the desired pods, and starts
 // the worker again. A good manifest is applied as soon as its writer is done. A bad one is read again a moment later before
-// it is reported. It never removes the last good version, which is also kept on disk.
+// it is reported. It never removes the last good version, which is also kept on disk. A file that is missing because its file
+// system is no longer mounted, or another one is mounted over it, counts as unreadable.
 package file
 
 import (

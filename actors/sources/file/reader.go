@@ -5,6 +5,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,7 @@ type reader struct {
 	departed  base.Departures           // pods that left the manifests
 	problem   *messages.ManifestProblem // with the path itself, in force
 	missed    bool                      // the problem is that the path does not exist
+	away      []string                  // the manifests on a file system that is not mounted there
 	pending   *pendingState             // the path is missing or unreadable, which is not accepted yet
 
 	last   readResult      // as the actor knows it
@@ -125,7 +127,11 @@ func (r *reader) open() {
 	r.loaded, r.holders = true, g.Holders
 	r.departed.Add(r.opts.Clock.Now(), slices.Collect(maps.Keys(g.Gone))...)
 	for _, s := range g.Manifests {
-		r.files[s.Path] = &entry{path: s.Path, version: version{documents: s.Documents, count: s.Count}}
+		m := &entry{path: s.Path, version: version{documents: s.Documents, count: s.Count}}
+		if g.Boot != "" && g.Boot == bootID() {
+			m.device = s.Device
+		}
+		r.files[s.Path] = m
 	}
 	r.named = uidsOf(r.files)
 }
@@ -157,6 +163,13 @@ func (r *reader) report(now time.Time, checked bool) readResult {
 	l.names = namesOf(r.files, l.unread, r.opts.Node.NodeName)
 	if r.problem != nil && !r.missed {
 		l.unread = append(l.unread, r.opts.Path)
+	}
+	if len(r.away) > 0 {
+		l.unread = append(l.unread, r.opts.Path)
+		slices.Sort(r.away)
+		l.problems = slices.Insert(l.problems, 0, messages.ManifestProblem{Path: r.opts.Path, KeptLast: true, Message: "another file " +
+			"system is mounted there than before, without " + strings.Join(r.away, ", ") + ": mount the earlier one; or, to end " +
+			"the pods, make these files and remove them again"})
 	}
 	r.depart(now)
 	l.gone = r.departed.UIDs()

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/playlet-dev/playlet/actors/internal/dirwatch"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -83,15 +85,68 @@ func (r *reader) survey(now time.Time, c dirwatch.Changes) {
 			break
 		}
 	}
+	device := deviceAt(r.opts.Path)
+	r.away = nil
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && (isLink(r.opts.Path) || r.isAway(device)):
+		r.unreachable(device, now)
 	case errors.Is(err, fs.ErrNotExist):
 		r.missing(now)
 	case err != nil:
 		r.unreadable(err, now)
 	default:
-		r.present(found, now, c)
+		r.present(found, device, now, c)
 	}
 	r.surveyed = true
+}
+
+// deviceAt returns the device of a file or, if that does not exist, of the nearest folder above it; 0 if it is unknown.
+func deviceAt(path string) uint64 {
+	var st unix.Stat_t
+	for errors.Is(unix.Stat(path, &st), unix.ENOENT) && path != "/" {
+		path = filepath.Dir(path)
+	}
+	return st.Dev
+}
+
+func isLink(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode()&fs.ModeSymlink != 0
+}
+
+// bootID identifies the boot of the machine, within which the numbers of devices are valid. It is "" if unknown.
+func bootID() string {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// isAway reports whether any manifest with pods was on another device: its file system is no longer mounted there, or another
+// one is mounted over it. The pods of such manifests do not end.
+func (r *reader) isAway(device uint64) bool {
+	for _, m := range r.files {
+		if m.isAway(device) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *entry) isAway(device uint64) bool {
+	return m.device != 0 && device != 0 && m.device != device && len(m.documents) > 0
+}
+
+// unreachable handles a path that leads to nothing, or to a file system that is not mounted: the last pods stay.
+func (r *reader) unreachable(device uint64, now time.Time) {
+	if r.isAway(device) {
+		r.unreadable(errors.New("it does not exist, and its file system is not mounted"), now)
+		return
+	}
+	if r.unreadable(errors.New("it is a link that leads to nothing"), now); r.pending == nil {
+		r.podsKnown = true // perhaps there were none
+	}
 }
 
 // stillPending records that the path is missing or unreadable, and reports whether that is not accepted yet.
@@ -129,15 +184,22 @@ func (r *reader) unreadable(err error, now time.Time) {
 }
 
 // present handles the manifests that were found.
-func (r *reader) present(found map[string]manifestFile, now time.Time, c dirwatch.Changes) {
+func (r *reader) present(found map[string]manifestFile, device uint64, now time.Time, c dirwatch.Changes) {
 	first := !r.podsKnown
 	r.podsKnown, r.problem, r.pending = true, nil, nil
 	for path, s := range found {
 		done, event := c.Written[filepath.Base(path)]
 		r.observe(path, s, now, event || c.Lost || c.Check, done)
+		if m := r.files[path]; m != nil && m.device != device {
+			r.dirty, m.device = r.dirty || len(m.documents) > 0, device
+		}
 	}
 	for path, m := range r.files {
 		if _, ok := found[path]; ok {
+			continue
+		}
+		if m.isAway(device) {
+			m.pending, r.away = nil, append(r.away, filepath.Base(path))
 			continue
 		}
 		if first { // it was removed before the first look: accepted at once

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // unreadAs fails the test unless the look has these unread files, and these pods, by UID, as of an earlier version.
@@ -213,4 +215,83 @@ func TestUnread_GoneBeforeTheFolder(t *testing.T) {
 	must(t, os.Remove(b.dir))
 	must(t, os.Rename(aside, b.dir))
 	b.goneAs(b.start(), "ub")
+}
+
+// A folder that is unmounted, or mounted over, ends no pod, also after a restart of the agent. A file that is made and removed in
+// the new folder does, as does one that is missing after the earlier folder is back.
+func TestUnmountedFolder(t *testing.T) {
+	for name, path := range map[string]string{"the mount point": "", "a folder in it": "inner", "a link": "link"} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			mount := filepath.Join(b.root, "mount")
+			must(t, os.Mkdir(mount, 0o755))
+			if err := unix.Mount("manifests", mount, "tmpfs", 0, ""); err != nil {
+				t.Skip(err)
+			}
+			t.Cleanup(func() { _ = unix.Unmount(mount, unix.MNT_DETACH) })
+			b.dir = filepath.Join(mount, path)
+			must(t, os.MkdirAll(b.dir, 0o755))
+			if path == "link" {
+				b.dir = filepath.Join(b.root, "link")
+				must(t, os.Symlink(filepath.Join(mount, "link"), b.dir))
+			}
+			b.write("a", "pod a ua\n")
+			b.write("b", "pod b ub\n")
+			b.wants(b.start(), "a b")
+			b.save()
+			aside := filepath.Join(b.root, "aside")
+			must(t, os.Mkdir(aside, 0o755))
+			must(t, unix.Mount(mount, aside, "", unix.MS_BIND, ""))
+			t.Cleanup(func() { _ = unix.Unmount(aside, unix.MNT_DETACH) })
+			must(t, unix.Unmount(mount, unix.MNT_DETACH))
+			kept := func(l readResult) {
+				t.Helper()
+				if len(l.problems) != 1 || len(l.unread) != 1 || names(l.pods) != "a b" || len(l.gone) > 0 {
+					t.Fatalf("got pods %q, gone %v, unread %v, problems %v", names(l.pods), l.gone, l.unread, l.problems)
+				}
+			}
+			b.check()
+			for range 3 {
+				b.last = b.wait(waitPlace)
+				kept(b.last)
+			}
+			b.start()
+			kept(b.wait(waitPlace))
+			must(t, unix.Mount(aside, mount, "", unix.MS_BIND, ""))
+			b.wants(b.check(), "a b")
+			b.remove("b")
+			b.look()
+			b.wants(b.wait(waitGone), "a")
+			b.save()
+			must(t, unix.Unmount(mount, unix.MNT_DETACH))
+			must(t, os.MkdirAll(filepath.Join(mount, path), 0o755))
+			b.check()
+			b.wants(b.wait(waitPlace), "a", "another file system is mounted there than before, without a: ")
+			b.write("a", "nonsense")
+			b.check()
+			b.wants(b.wait(waitBroken), "a", " kept=true")
+			b.remove("a")
+			b.check()
+			b.wants(b.wait(waitGone), "")
+		})
+	}
+}
+
+// A link in place of the folder that leads to nothing ends no pod, and no pod that an earlier agent started.
+func TestLinkToNoFolder(t *testing.T) {
+	b := newBench(t)
+	b.write("a", "pod a ua\n")
+	b.start()
+	must(t, os.Rename(b.dir, b.dir+".away"))
+	must(t, os.Symlink("nowhere", b.dir))
+	b.look()
+	for range 2 {
+		b.wants(b.wait(waitPlace), "a", "it is a link that leads to nothing kept=true")
+	}
+	b.start() // without a checkpoint
+	b.wants(b.last, "", "it is a link that leads to nothing kept=false")
+	b.unreadAs(b.last, "manifests", "")
+	must(t, os.Remove(b.dir))
+	must(t, os.Symlink("manifests.away", b.dir))
+	b.wants(b.check(), "a")
 }
