@@ -24,6 +24,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/certificate"
 
+	"github.com/playlet-dev/playlet/actors/internal/suspend"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
@@ -361,7 +362,7 @@ func TestRotation_ClockSet(t *testing.T) {
 		"set forward":    {replanRest, time.Hour, true},
 		"set back":       {replanRest, -time.Hour, true},
 		"not set":        {24 * time.Hour, 0, false},
-		"set by little":  {replanRest, clockSet - time.Second, false},
+		"set by little":  {replanRest, suspend.ClockSet - time.Second, false},
 		"set soon after": {time.Minute, time.Hour, true},
 	} {
 		api, folder := newAPIServer(t), t.TempDir()

@@ -8,15 +8,13 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/certificate"
+
+	"github.com/playlet-dev/playlet/actors/internal/suspend"
 )
 
-const (
-	// clockSet is the difference between wall clock and monotonic clock that counts as a clock that was set.
-	clockSet = time.Minute
-	// replanRest is the least time between two new plans, unless there is no valid certificate. The library's goroutine of an
-	// abandoned plan sleeps on.
-	replanRest = 10 * time.Minute
-)
+// replanRest is the least time between two new plans, unless there is no valid certificate. The library's goroutine of an
+// abandoned plan sleeps on.
+const replanRest = 10 * time.Minute
 
 // steady is the library's manager of one certificate, which plans the rotation again after the clock was set. The library
 // computes the time until the rotation once, and sleeps for it by the monotonic clock. A node that began with the clock of 1970
@@ -80,10 +78,9 @@ func (s *steady) Start() {
 		return
 	}
 	now := s.now()
-	passed := now.Sub(s.planned)
-	by := withoutMonotonic(now).Sub(withoutMonotonic(s.planned)) - passed
-	rests := s.again && passed < replanRest && s.manager.Current() != nil
-	if by.Abs() < clockSet || rests || s.ctx.Err() != nil {
+	by := suspend.Set(s.planned, now)
+	rests := s.again && now.Sub(s.planned) < replanRest && s.manager.Current() != nil
+	if by == 0 || rests || s.ctx.Err() != nil {
 		return
 	}
 	s.log.Info("the clock was set; the rotation of a certificate is planned again", "by", by)
@@ -93,5 +90,3 @@ func (s *steady) Start() {
 	}
 	s.again = true
 }
-
-func withoutMonotonic(t time.Time) time.Time { return t.Round(0) }

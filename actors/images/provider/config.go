@@ -25,6 +25,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/images/pullauth"
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/internal/suspend"
 )
 
 // Load reads the configuration of the plugins in binDir: a file, or a folder of .json, .yaml and .yml files in the order of
@@ -134,7 +135,7 @@ func (p *Providers) add(c kubeletconfig.CredentialProvider, binDir string) error
 	one := &plugin{name: c.Name, version: c.APIVersion, program: program, args: c.Args, env: os.Environ(),
 		match:    pullauth.Patterns(c.MatchImages),
 		cacheFor: c.DefaultCacheDuration.Duration, cache: map[string]cached{}, busy: map[string]chan struct{}{},
-		timeout: time.Minute, log: p.log, tokens: tokensOf(c.TokenAttributes)}
+		timeout: time.Minute, asleep: suspend.Total, log: p.log, tokens: tokensOf(c.TokenAttributes)}
 	for _, e := range c.Env {
 		one.env = append(one.env, e.Name+"="+e.Value)
 	}

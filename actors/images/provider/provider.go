@@ -22,6 +22,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/images/pullauth"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/internal/suspend"
 )
 
 const (
@@ -56,7 +57,10 @@ type plugin struct {
 	log           *slog.Logger
 	tokens        *tokens // nil: it gets no tokens
 
+	asleep func() time.Duration // suspend.Total
+
 	mu    sync.Mutex
+	slept time.Duration // the suspensions before the answers in the cache
 	cache map[string]cached
 	busy  map[string]chan struct{} // runs in progress, by repository and holder; closed at the end
 }
@@ -130,7 +134,7 @@ func (p *plugin) ask(ctx context.Context, q Question) (*pullauth.Keyring, error)
 		delete(p.busy, running)
 		close(done)
 	}()
-	began := time.Now()
+	began, slept := time.Now(), p.asleep()
 	answer, err := p.run(ctx, q.Repository, h)
 	metrics.Since(metrics.ProviderTime, began, p.name)
 	if err != nil {
@@ -150,11 +154,21 @@ func (p *plugin) ask(ctx context.Context, q Question) (*pullauth.Keyring, error)
 		auths[key] = pullauth.Basic{Username: a.Username, Password: a.Password}
 	}
 	ring := pullauth.Of(from, h.account, auths)
-	return ring, p.keep(q.Repository, h, answer, ring)
+	return ring, p.keep(q.Repository, h, answer, ring, slept)
+}
+
+// wake drops the cached answers if the machine was suspended since: the durations stood still, and the credentials did not. The
+// caller holds the lock.
+func (p *plugin) wake() {
+	if slept := p.asleep(); slept-p.slept >= suspend.Short {
+		clear(p.cache)
+		p.slept = slept
+	}
 }
 
 // cached returns the most specific cached answer; the caller holds the lock.
 func (p *plugin) cached(repository string, h holder) *pullauth.Keyring {
+	p.wake()
 	for _, kind := range []credentialprovider.PluginCacheKeyType{
 		credentialprovider.ImagePluginCacheKeyType, credentialprovider.RegistryPluginCacheKeyType,
 		credentialprovider.GlobalPluginCacheKeyType,
@@ -181,9 +195,11 @@ func cacheKey(kind credentialprovider.PluginCacheKeyType, repository string, h h
 	return "", fmt.Errorf("its cacheKeyType is %q; Image, Registry or Global is needed", kind)
 }
 
-// keep caches an answer for its own duration, or the default one.
+// keep caches an answer for its own duration, or the default one, unless the machine was suspended while the plugin ran. slept is
+// the suspensions before.
 func (p *plugin) keep(
 	repository string, h holder, answer *credentialprovider.CredentialProviderResponse, ring *pullauth.Keyring,
+	slept time.Duration,
 ) error {
 	key, err := cacheKey(answer.CacheKeyType, repository, h)
 	if err != nil {
@@ -193,11 +209,11 @@ func (p *plugin) keep(
 	if answer.CacheDuration != nil {
 		keep = answer.CacheDuration.Duration
 	}
-	if keep <= 0 {
-		return nil
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.wake(); keep <= 0 || p.slept-slept >= suspend.Short {
+		return nil
+	}
 	now := time.Now()
 	maps.DeleteFunc(p.cache, func(_ string, c cached) bool { return !now.Before(c.until) })
 	if len(p.cache) >= maxCached {

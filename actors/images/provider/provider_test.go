@@ -151,6 +151,35 @@ func TestAnswersAreKept(t *testing.T) {
 	}
 }
 
+// Credentials expire while the machine is suspended, and their durations do not pass.
+func TestCredentials_Suspended(t *testing.T) {
+	r := newRig(t, map[string]string{"p": answer("Global", "")})
+	p, err := r.load(t, head+entry("p", ""))
+	must(t, err)
+	var asleep []time.Duration // each time that it is read
+	p.plugins[0].asleep = func() time.Duration {
+		now := asleep[0]
+		asleep = append(asleep[1:], now)[:max(1, len(asleep)-1)]
+		return now
+	}
+	for i, c := range []struct {
+		asleep []time.Duration
+		want   int
+	}{
+		{[]time.Duration{0}, 1}, {[]time.Duration{0}, 1}, {[]time.Duration{time.Hour}, 2}, {[]time.Duration{time.Hour}, 2},
+		// suspended while the plugin runs: the answer is old, and not cached
+		{[]time.Duration{2 * time.Hour, 2 * time.Hour, 3 * time.Hour}, 3}, {[]time.Duration{3 * time.Hour}, 4}, {[]time.Duration{3 * time.Hour}, 4},
+	} {
+		asleep = c.asleep
+		if found, problems := p.Credentials(t.Context(), Question{Repository: "r.io/a"}); len(found) != 1 || problems != nil {
+			t.Fatalf("%v, %v", found, problems)
+		}
+		if got := r.runs(t); got != c.want {
+			t.Errorf("question %d: run %d times, want %d", i, got, c.want)
+		}
+	}
+}
+
 func TestOneRunForManyWhoAskAtOnce(t *testing.T) {
 	r := newRig(t, map[string]string{"slow": "while ! [ -e $(dirname $0)/go ]; do sleep 0.01; done\n" + answer("Image", "")})
 	p, err := r.load(t, head+entry("slow", ""))

@@ -30,6 +30,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/actors/internal/shares"
+	"github.com/playlet-dev/playlet/actors/internal/suspend"
 )
 
 const (
@@ -59,35 +60,69 @@ type Options struct {
 type Access struct {
 	node  string
 	log   *slog.Logger
-	who   authenticator.Request // nil if no client can be authenticated
-	may   authorizer.Authorizer // nil if no client can be authorized
 	ca    *dynamiccertificates.DynamicFileCAContent
 	stop  context.CancelFunc
 	reads sync.WaitGroup
 
+	newWho func() (authenticator.Request, error)
+	newMay func() (authorizer.Authorizer, error)
+	asleep func() time.Duration // suspend.Total
+
 	mu     sync.Mutex
-	logged string // the last logged failure to reach the API server
+	who    authenticator.Request // nil if no client can be authenticated
+	may    authorizer.Authorizer // nil if no client can be authorized
+	slept  time.Duration         // the suspensions before the answers in their caches
+	logged string                // the last logged failure to reach the API server
 	at     time.Time
 }
 
 // New reads the client CA and starts to follow its file. It reads and sends nothing else. An error names the field and the file.
 // If the configuration admits no client (see Exposed), all requests are rejected.
 func New(o Options) (*Access, error) {
-	a := &Access{node: o.NodeName, log: o.Log}
+	a := &Access{node: o.NodeName, log: o.Log, asleep: suspend.Total}
 	ctx, cancel := context.WithCancel(context.Background())
 	a.stop = cancel
 	if err := a.authenticateBy(ctx, o); err != nil {
 		cancel()
 		return nil, err
 	}
-	if err := a.authorizeBy(o); err != nil {
+	a.authorizeBy(o)
+	if err := a.renew(); err != nil {
 		a.Close()
 		return nil, err
 	}
 	return a, nil
 }
 
+// renew makes authenticator and authorizer, whose caches are empty. The caller holds the lock, or is alone.
+func (a *Access) renew() error {
+	slept := a.asleep()
+	who, err := a.newWho()
+	if err != nil {
+		return err
+	}
+	may, err := a.newMay()
+	if err == nil {
+		a.who, a.may, a.slept = who, may, slept
+	}
+	return err
+}
+
+// reviewers returns authenticator and authorizer. After a suspension it makes new ones: the durations of the cached reviews stood
+// still, and the rights of clients did not.
+func (a *Access) reviewers() (authenticator.Request, authorizer.Authorizer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.asleep()-a.slept >= suspend.Short {
+		if err := a.renew(); err != nil {
+			a.log.Warn("reviews from before the suspension of the machine stay cached", "error", err)
+		}
+	}
+	return a.who, a.may
+}
+
 func (a *Access) authenticateBy(ctx context.Context, o Options) error {
+	a.newWho = func() (authenticator.Request, error) { return nil, nil }
 	by := authenticatorfactory.DelegatingAuthenticatorConfig{
 		Anonymous: &apiserver.AnonymousAuthConfig{Enabled: ptr.Deref(o.Authentication.Anonymous.Enabled, false)},
 		CacheTTL:  o.Authentication.Webhook.CacheTTL.Duration, TokenAccessReviewTimeout: reviewTimeout,
@@ -111,27 +146,27 @@ func (a *Access) authenticateBy(ctx context.Context, o Options) error {
 	if a.ca == nil && by.TokenAccessReviewClient == nil && !by.Anonymous.Enabled {
 		return nil
 	}
-	var err error
-	a.who, _, err = by.New()
-	return err
+	a.newWho = func() (authenticator.Request, error) {
+		who, _, err := by.New()
+		return who, err
+	}
+	return nil
 }
 
-func (a *Access) authorizeBy(o Options) error {
-	if o.Authorization.Mode == kubeletconfig.KubeletAuthorizationModeAlwaysAllow {
-		a.may = authorizerfactory.NewAlwaysAllowAuthorizer()
-		return nil
+func (a *Access) authorizeBy(o Options) {
+	switch {
+	case o.Authorization.Mode == kubeletconfig.KubeletAuthorizationModeAlwaysAllow:
+		a.newMay = func() (authorizer.Authorizer, error) { return authorizerfactory.NewAlwaysAllowAuthorizer(), nil }
+	case o.Rights == nil:
+		a.newMay = func() (authorizer.Authorizer, error) { return nil, nil }
+	default:
+		a.newMay = authorizerfactory.DelegatingAuthorizerConfig{
+			SubjectAccessReviewClient: o.Rights.AuthorizationV1(),
+			AllowCacheTTL:             o.Authorization.Webhook.CacheAuthorizedTTL.Duration,
+			DenyCacheTTL:              o.Authorization.Webhook.CacheUnauthorizedTTL.Duration,
+			WebhookRetryBackoff:       &retries,
+		}.New
 	}
-	if o.Rights == nil {
-		return nil
-	}
-	var err error
-	a.may, err = authorizerfactory.DelegatingAuthorizerConfig{
-		SubjectAccessReviewClient: o.Rights.AuthorizationV1(),
-		AllowCacheTTL:             o.Authorization.Webhook.CacheAuthorizedTTL.Duration,
-		DenyCacheTTL:              o.Authorization.Webhook.CacheUnauthorizedTTL.Duration,
-		WebhookRetryBackoff:       &retries,
-	}.New()
-	return err
 }
 
 // Close stops following the client CA's file. Requests are still served with the last content.
@@ -187,12 +222,13 @@ func (a *Access) Filter(next http.Handler) http.Handler {
 
 // check returns 200 with the client's name, or the rejection.
 func (a *Access) check(r *http.Request) (code int, text, client string) {
-	if a.who == nil || a.may == nil {
+	by, may := a.reviewers()
+	if by == nil || may == nil {
 		return http.StatusUnauthorized, "Unauthorized", ""
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
 	defer cancel()
-	who, ok, err := a.who.AuthenticateRequest(r.WithContext(ctx))
+	who, ok, err := by.AuthenticateRequest(r.WithContext(ctx))
 	if none := unanswered(err); none != nil {
 		a.failed(r, "the API server cannot review the token of a client", none)
 		return http.StatusServiceUnavailable, "Authentication error: the token cannot be reviewed", ""
@@ -205,17 +241,19 @@ func (a *Access) check(r *http.Request) (code int, text, client string) {
 	case !plainPath(r.URL.Path):
 		return http.StatusBadRequest, "the path has an element that is empty, \".\" or \"..\"", ""
 	}
-	code, text = a.authorize(ctx, r, needed(a.node, who.User, r.Method, r.URL.Path))
+	code, text = a.authorize(ctx, r, may, needed(a.node, who.User, r.Method, r.URL.Path))
 	return code, text, "user " + plain(who.User.GetName())
 }
 
 // authorize reviews each right until one is allowed.
-func (a *Access) authorize(ctx context.Context, r *http.Request, rights []authorizer.Attributes) (code int, text string) {
+func (a *Access) authorize(
+	ctx context.Context, r *http.Request, may authorizer.Authorizer, rights []authorizer.Attributes,
+) (code int, text string) {
 	subresources := make([]string, 0, len(rights))
 	user, verb := plain(rights[0].GetUser().GetName()), rights[0].GetVerb()
 	for _, right := range rights {
 		subresources = append(subresources, right.GetSubresource())
-		decision, _, err := a.may.Authorize(ctx, right)
+		decision, _, err := may.Authorize(ctx, right)
 		if err != nil {
 			a.failed(r, "the API server cannot review the rights of a client", err)
 			return http.StatusInternalServerError, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, "+

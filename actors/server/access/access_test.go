@@ -393,3 +393,25 @@ func TestReviewsOfTokensAndRightsShareNoClient(t *testing.T) {
 		t.Errorf("asked about tokens: %v, about rights: %v", tokens.asked, rights.asked)
 	}
 }
+
+// Reviews are cached for a time that stands still in a suspension of the machine. After it all are made again.
+func TestReviews_Suspended(t *testing.T) {
+	api := newFakeAPI(t)
+	api.tokens["t"] = authenticationv1.UserInfo{Username: "admin"}
+	api.rules["admin"] = []string{"* *"}
+	a, server := open(t, options(t, newAuthority(t, "ca"), api.client(t), io.Discard))
+	asleep := time.Duration(0)
+	a.asleep = func() time.Duration { return asleep }
+	get := func(want, reviews int) {
+		t.Helper()
+		if code, text := ask(t, server, identity{token: "t"}, http.MethodGet, "/pods"); code != want || len(api.asked) != reviews {
+			t.Errorf("%d %s after %d reviews (%v), want %d after %d", code, text, len(api.asked), api.asked, want, reviews)
+		}
+	}
+	get(http.StatusOK, 2)
+	get(http.StatusOK, 2)
+	delete(api.tokens, "t")
+	asleep = time.Hour
+	get(http.StatusUnauthorized, 3)
+	get(http.StatusUnauthorized, 3)
+}

@@ -167,9 +167,9 @@ func (r *reader) report(now time.Time, checked bool) readResult {
 	if len(r.away) > 0 {
 		l.unread = append(l.unread, r.opts.Path)
 		slices.Sort(r.away)
-		l.problems = slices.Insert(l.problems, 0, messages.ManifestProblem{Path: r.opts.Path, KeptLast: true, Message: "another file " +
-			"system is mounted there than before, without " + strings.Join(r.away, ", ") + ": mount the earlier one; or, to end " +
-			"the pods, make these files and remove them again"})
+		l.problems = slices.Insert(l.problems, 0, messages.ManifestProblem{Path: r.opts.Path, KeptLast: true, Message: "another" +
+			" file system is mounted there than before, without " + strings.Join(r.away, ", ") + ": mount the earlier one; or, " +
+			"to end the pods, make these files and remove them again"})
 	}
 	r.depart(now)
 	l.gone = r.departed.UIDs()
