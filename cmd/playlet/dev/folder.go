@@ -19,7 +19,7 @@ type folder string
 
 func (f folder) at(name string) string { return filepath.Join(string(f), name) }
 
-// The contents of a folder besides the manifests. Each is removed at the end.
+// The contents of a folder besides the manifests. Each is removed at the end, except objects of the user.
 const (
 	planFile       = "plan.json"
 	outcomeFile    = "outcome"
@@ -37,7 +37,7 @@ const (
 
 var contents = append([]string{
 	planFile, outcomeFile, agentLog, containerdLog, kubeletConf, nodeFolder, podLogsFolder, adminSock, adminSock + ".lock",
-	folder("").containerd().Socket() + locks.RuntimeSuffix, logLinksFolder, objectsFolder, brokenFile, greetingFile,
+	folder("").containerd().Socket() + locks.RuntimeSuffix, logLinksFolder, brokenFile, greetingFile,
 }, containerd.Contents...)
 
 func (f folder) manifests() string  { return f.at("manifests") }
@@ -118,8 +118,8 @@ func (f folder) manifestsThere() (bool, error) {
 	return len(entries) > 0, err
 }
 
-// remove removes all files of a run. In a folder named by the user, the user's files stay: manifests other than the sample, and
-// the sample if it was changed.
+// remove removes all files of a run. In a folder named by the user, the user's files stay: objects, manifests other than the
+// sample, and the sample if it was changed.
 func (f folder) remove(r *Record) error {
 	if err := namespaces.RefuseMounts(string(f)); err != nil {
 		return err
@@ -130,6 +130,9 @@ func (f folder) remove(r *Record) error {
 	var errs []error
 	for _, name := range contents {
 		errs = append(errs, os.RemoveAll(f.at(name)), os.RemoveAll(unfinished(f.at(name))))
+	}
+	if err := os.Remove(f.at(objectsFolder)); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+		errs = append(errs, err)
 	}
 	errs = append(errs, os.RemoveAll(unfinished(f.samplePath())))
 	if text, err := os.ReadFile(f.samplePath()); err == nil && r.Sample != "" && string(text) == r.Sample {

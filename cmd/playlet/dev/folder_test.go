@@ -49,7 +49,7 @@ func TestARunsFilesGoAndTheUsersStay(t *testing.T) {
 	must(t, makeFolders(record.Folders))
 	f := folder(dir)
 	must(t, f.make(record.Sample))
-	files := map[string]string{"theirs": "1", "manifests/theirs.yaml": "2"}
+	files := map[string]string{"theirs": "1", "manifests/theirs.yaml": "2", "objects/theirs.yaml": "3"}
 	for _, name := range contents {
 		if files[unfinished(name)] = ""; name != brokenFile && name != greetingFile { // which are there
 			files[filepath.Join(name, "x")] = ""
@@ -63,8 +63,14 @@ func TestARunsFilesGoAndTheUsersStay(t *testing.T) {
 		must(t, f.remove(record))
 		must(t, removeFolders(record.Folders))
 	}
-	if left := filesIn(t, dir); !slices.Equal(left, []string{"manifests", "manifests/theirs.yaml", "theirs"}) {
+	if left := filesIn(t, dir); !slices.Equal(left, []string{"manifests", "manifests/theirs.yaml", "objects",
+		"objects/theirs.yaml", "theirs"}) {
 		t.Errorf("left: %q", left)
+	}
+	must(t, os.Remove(f.at("objects/theirs.yaml")))
+	must(t, f.remove(record))
+	if there(f.at(objectsFolder)) {
+		t.Error("an empty folder of objects is there")
 	}
 	write(t, f.samplePath(), "changed")
 	must(t, f.remove(record))
