@@ -40,7 +40,7 @@ func (r *reader) observe(path string, s manifestFile, now time.Time, event, done
 func (r *reader) outcome(m *entry, s manifestFile, now time.Time, event, done bool) (o outcome, touched, news bool) {
 	switch {
 	case errors.Is(s.err, fs.ErrNotExist) && s.link:
-		return outcome{fileInvalid, brokenBy(m.path, errors.New("it is a link that leads to nothing"))}, false, true
+		return outcome{fileInvalid, brokenBy(m.path, errToNothing)}, false, true
 	case errors.Is(s.err, fs.ErrNotExist), s.err == nil && s.info.IsDir():
 		m.id = wholefile.Identity{}
 		return outcome{state: fileMissing}, false, true

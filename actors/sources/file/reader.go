@@ -33,6 +33,7 @@ type reader struct {
 	named     map[string]bool           // the UIDs of the pods that were in force at the last report
 	departed  base.Departures           // pods that left the manifests
 	problem   *messages.ManifestProblem // with the path itself, in force
+	current   bool                      // the versions in force were read since the boot
 	missed    bool                      // the problem is that the path does not exist
 	away      []string                  // the manifests on a file system that is not mounted there
 	pending   *pendingState             // the path is missing or unreadable, which is not accepted yet
@@ -126,9 +127,10 @@ func (r *reader) open() {
 	}
 	r.loaded, r.holders = true, g.Holders
 	r.departed.Add(r.opts.Clock.Now(), slices.Collect(maps.Keys(g.Gone))...)
+	r.current = g.Boot != "" && g.Boot == bootID()
 	for _, s := range g.Manifests {
 		m := &entry{path: s.Path, version: version{documents: s.Documents, count: s.Count}}
-		if g.Boot != "" && g.Boot == bootID() {
+		if r.current {
 			m.device = s.Device
 		}
 		r.files[s.Path] = m

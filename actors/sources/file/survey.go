@@ -88,8 +88,10 @@ func (r *reader) survey(now time.Time, c dirwatch.Changes) {
 	device := deviceAt(r.opts.Path)
 	r.away = nil
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && (isLink(r.opts.Path) || r.isAway(device)):
-		r.unreachable(device, now)
+	case errors.Is(err, fs.ErrNotExist) && r.isAway(device):
+		r.unreadable(errors.New("it does not exist, and its file system is not mounted"), now)
+	case errors.Is(err, fs.ErrNotExist) && isLink(r.opts.Path) && r.current:
+		r.unreadable(errToNothing, now)
 	case errors.Is(err, fs.ErrNotExist):
 		r.missing(now)
 	case err != nil:
@@ -114,13 +116,17 @@ func isLink(path string) bool {
 	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
-// bootID identifies the boot of the machine, within which the numbers of devices are valid. It is "" if unknown.
+// bootID identifies the life of the machine or of the container that stands for one, within which the numbers of devices are
+// valid. It is "" if unknown.
 func bootID() string {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	first, firstErr := os.ReadFile("/proc/1/stat")
+	_, after, _ := strings.Cut(string(first), ") ")
+	const start = 22 - 3 // proc_pid_stat(5); the third field follows the name
+	if fields := strings.Fields(after); err == nil && firstErr == nil && len(fields) > start {
+		return strings.TrimSpace(string(boot)) + "/" + fields[start]
 	}
-	return strings.TrimSpace(string(text))
+	return ""
 }
 
 // isAway reports whether any manifest with pods was on another device: its file system is no longer mounted there, or another
@@ -138,16 +144,8 @@ func (m *entry) isAway(device uint64) bool {
 	return m.device != 0 && device != 0 && m.device != device && len(m.documents) > 0
 }
 
-// unreachable handles a path that leads to nothing, or to a file system that is not mounted: the last pods stay.
-func (r *reader) unreachable(device uint64, now time.Time) {
-	if r.isAway(device) {
-		r.unreadable(errors.New("it does not exist, and its file system is not mounted"), now)
-		return
-	}
-	if r.unreadable(errors.New("it is a link that leads to nothing"), now); r.pending == nil {
-		r.podsKnown = true // perhaps there were none
-	}
-}
+// errToNothing is the problem of a link. Its target's file system may not be mounted, so that no pod ends.
+var errToNothing = errors.New("it is a link that leads to nothing")
 
 // stillPending records that the path is missing or unreadable, and reports whether that is not accepted yet.
 func (r *reader) stillPending(g fileState, wait time.Duration, now time.Time) bool {
@@ -168,9 +166,12 @@ func (r *reader) missing(now time.Time) {
 	}
 	r.dirty = r.dirty || holdsPods
 	clear(r.files)
-	r.podsKnown, r.pending, r.missed = true, nil, true
+	r.podsKnown, r.pending, r.missed = true, nil, !isLink(r.opts.Path)
 	r.problem = &messages.ManifestProblem{
 		Path: r.opts.Path, Message: "there is no such file or folder; it is read as soon as there is",
+	}
+	if !r.missed {
+		r.problem.Message = errToNothing.Error() + "; it is read as soon as it does"
 	}
 }
 
@@ -186,7 +187,7 @@ func (r *reader) unreadable(err error, now time.Time) {
 // present handles the manifests that were found.
 func (r *reader) present(found map[string]manifestFile, device uint64, now time.Time, c dirwatch.Changes) {
 	first := !r.podsKnown
-	r.podsKnown, r.problem, r.pending = true, nil, nil
+	r.podsKnown, r.current, r.problem, r.pending = true, true, nil, nil
 	for path, s := range found {
 		done, event := c.Written[filepath.Base(path)]
 		r.observe(path, s, now, event || c.Lost || c.Check, done)

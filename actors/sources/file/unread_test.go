@@ -257,6 +257,14 @@ func TestUnmountedFolder(t *testing.T) {
 			}
 			b.start()
 			kept(b.wait(waitPlace))
+			saved := *b.saved
+			b.saved.Boot = "another"
+			b.save()
+			b.start()
+			b.wants(b.wait(waitPlace), "", b.missing(path)...) // the numbers of devices mean nothing
+			b.saved = &saved
+			b.save()
+			b.start()
 			must(t, unix.Mount(aside, mount, "", unix.MS_BIND, ""))
 			b.wants(b.check(), "a b")
 			b.remove("b")
@@ -277,6 +285,17 @@ func TestUnmountedFolder(t *testing.T) {
 	}
 }
 
+// missing returns the problem of a folder that does not exist.
+func (b *bench) missing(path string) []string {
+	switch path {
+	case "":
+		return nil
+	case "link":
+		return []string{"it is a link that leads to nothing; it is read as soon as it does kept=false"}
+	}
+	return []string{"there is no such file or folder"}
+}
+
 // A link in place of the folder that leads to nothing ends no pod, and no pod that an earlier agent started.
 func TestLinkToNoFolder(t *testing.T) {
 	b := newBench(t)
@@ -289,7 +308,7 @@ func TestLinkToNoFolder(t *testing.T) {
 		b.wants(b.wait(waitPlace), "a", "it is a link that leads to nothing kept=true")
 	}
 	b.start() // without a checkpoint
-	b.wants(b.last, "", "it is a link that leads to nothing kept=false")
+	b.wants(b.last, "", "it is a link that leads to nothing; it is read as soon as it does kept=false")
 	b.unreadAs(b.last, "manifests", "")
 	must(t, os.Remove(b.dir))
 	must(t, os.Symlink("manifests.away", b.dir))
