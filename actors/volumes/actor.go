@@ -131,7 +131,8 @@ func (a *actor) wake(ctx supervisors.Context) {
 	if slept-a.slept < suspend.Short {
 		return
 	}
-	ctx.Log().Info("the machine was suspended; volumes with tokens are renewed where that is due", "for", slept-a.slept)
+	ctx.Log().Info("the machine was suspended, or its clock was set; volumes with tokens are renewed where that is due",
+		"by", slept-a.slept)
 	a.slept = slept
 	var uids []string
 	a.volumes.Each(func(r report) {
