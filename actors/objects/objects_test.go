@@ -136,6 +136,45 @@ func TestAFolderFromDayToDay(t *testing.T) {
 	look("")
 }
 
+// A file that was cut off, a link to a file system that is not mounted, and a folder that is unmounted or mounted over remove no
+// objects.
+func TestObjects_Unmounted(t *testing.T) {
+	f := newFolder(t)
+	look := func(want, problem string) {
+		t.Helper()
+		r := f.m.read(f.w)
+		if got := has(r); got != want || (problem == "") != (len(r.problems) == 0) || !strings.Contains(fmt.Sprint(r.problems), problem) {
+			t.Errorf("has %q, want %q; problems %v, want %q", got, want, r.problems, problem)
+		}
+	}
+	aside := filepath.Join(t.TempDir(), "c.yaml")
+	f.write("c.yaml", configMap("c", "3"))
+	must(t, os.Rename(filepath.Join(f.dir, "c.yaml"), aside))
+	must(t, os.Symlink(aside, filepath.Join(f.dir, "c.yaml")))
+	f.write("a.yaml", configMap("a", "1"))
+	look("default/a=1, default/c=3", "")
+	f.write("a.yaml", "\n")
+	look("default/a=1, default/c=3", "it is empty")
+	f.write("a.yaml", configMap("a", "2"))
+	must(t, os.Rename(aside, aside+".away"))
+	look("default/a=2, default/c=3", "it is a link that leads to nothing")
+	must(t, os.Remove(filepath.Join(f.dir, "c.yaml")))
+	look("default/a=2", "")
+	if err := unix.Mount("objects", f.dir, "tmpfs", 0, ""); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(f.dir, unix.MNT_DETACH) })
+	look("default/a=2", "another file system is mounted there")
+	f.write("b.yaml", configMap("b", "4"))
+	look("default/a=2, default/b=4", "another file system is mounted there")
+	must(t, unix.Unmount(f.dir, 0))
+	look("default/a=2, default/b=4", "another file system is mounted there")
+	f.write("b.yaml", configMap("b", "5"))
+	look("default/a=2, default/b=5", "")
+	must(t, os.Remove(filepath.Join(f.dir, "a.yaml")))
+	look("default/b=5", "")
+}
+
 // A recently changed file is read only after a pause.
 func TestAFileThatIsBeingWritten(t *testing.T) {
 	f := newFolder(t)

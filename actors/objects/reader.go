@@ -55,7 +55,8 @@ type entry struct {
 	id       wholefile.Identity
 	good     manifest.Objects // each as its document last was without a problem
 	problems []messages.ManifestProblem
-	pending  bool // it changed, and is left alone for a moment
+	pending  bool   // it changed, and is left alone for a moment
+	device   uint64 // of the folder in which it was last found
 
 	busy      wholefile.Identity // the version that was last examined, and since when
 	busySince time.Time
@@ -86,6 +87,7 @@ func (m *memory) read(w *dirwatch.Watch) result {
 	if open {
 		r.warnings = append(r.warnings, m.dir+" is a folder for Secrets and can be read by others; chmod o-rwx")
 	}
+	device := wholefile.IdentityOf(folder).Device
 	there := map[string]bool{}
 	for _, n := range names {
 		if strings.HasPrefix(n.Name(), ".") {
@@ -93,7 +95,9 @@ func (m *memory) read(w *dirwatch.Watch) result {
 		}
 		path := filepath.Join(m.dir, n.Name())
 		info, err := os.Stat(path)
-		if err == nil && info.IsDir() || errors.Is(err, fs.ErrNotExist) {
+		if absent := errors.Is(err, fs.ErrNotExist); absent && n.Type()&fs.ModeSymlink != 0 {
+			err = errors.New("it is a link that leads to nothing") // perhaps its file system is not mounted
+		} else if absent || err == nil && info.IsDir() {
 			continue
 		}
 		there[path] = true
@@ -104,6 +108,7 @@ func (m *memory) read(w *dirwatch.Watch) result {
 			m.files[path] = e
 		}
 		m.look(e, path, info, err, first && m.set == nil)
+		e.device = device
 		if e.pending {
 			r.again = settle
 		}
@@ -111,7 +116,15 @@ func (m *memory) read(w *dirwatch.Watch) result {
 			r.warnings = append(r.warnings, path+" holds Secrets and can be read by others; chmod o-rwx")
 		}
 	}
-	maps.DeleteFunc(m.files, func(path string, _ *entry) bool { return !there[path] })
+	maps.DeleteFunc(m.files, func(path string, e *entry) bool {
+		if there[path] || e.device == device || !e.holds() {
+			return !there[path]
+		}
+		e.id = wholefile.Identity{}
+		e.problems = []messages.ManifestProblem{{Path: path, KeptLast: true, Message: "it is missing, and another file system " +
+			"is mounted there than before: mount the earlier one, or make this file and remove it again"}}
+		return false
+	})
 	m.collect(&r)
 	return r
 }
@@ -148,6 +161,9 @@ func (m *memory) look(e *entry, path string, info fs.FileInfo, err error, atOnce
 	if errors.Is(err, wholefile.ErrBusy) {
 		e.pending = true
 		return
+	}
+	if err == nil && manifest.Empty(data) && e.holds() {
+		err = errors.New("it is empty; remove it to remove its objects")
 	}
 	if err != nil {
 		e.id = wholefile.Identity{}

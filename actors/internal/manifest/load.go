@@ -6,6 +6,7 @@
 package manifest
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,6 +34,13 @@ func Load(path string, data []byte, opts Options) (pods []*v1.Pod, problems []Pr
 		problems = append(problems, one.Problems...)
 	}
 	return pods, problems
+}
+
+// Empty reports whether a manifest has no content at all, or is JSON's null. Such a manifest was cut off, and does not remove its
+// pods or objects. An empty list removes them.
+func Empty(data []byte) bool {
+	data = bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\ufeff")))
+	return len(data) == 0 || string(data) == "null"
 }
 
 // Loaded is the result of one document of a manifest: a pod, perhaps with warnings, or else problems.

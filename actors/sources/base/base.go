@@ -3,7 +3,6 @@
 package base
 
 import (
-	"bytes"
 	"slices"
 	"time"
 
@@ -34,13 +33,6 @@ func (n Node) Manifest(source string, now time.Time) manifest.Options {
 
 // RefusedFields lists the rejected fields of pods, for the documentation.
 func RefusedFields() []string { return podspec.Refused() }
-
-// Empty reports whether a manifest has no content at all, or is JSON's null. Such a manifest was cut off, and does not end its
-// pods. An empty list ends them.
-func Empty(data []byte) bool {
-	data = bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\ufeff")))
-	return len(data) == 0 || string(data) == "null"
-}
 
 // Problems converts a manifest's problems to those sent to the pods actor.
 func Problems(found []manifest.Problem) []messages.ManifestProblem {

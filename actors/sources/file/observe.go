@@ -78,7 +78,7 @@ var errEmpty = errors.New("it is empty; remove it to end its pods")
 
 func readManifest(how wholefile.Reading, path string) ([]byte, error) {
 	data, err := how.Read(path)
-	if err == nil && base.Empty(data) {
+	if err == nil && manifest.Empty(data) {
 		return nil, errEmpty
 	}
 	return data, err

@@ -84,7 +84,7 @@ func (f *fetcher) fetch(ctx context.Context, v validators, now time.Time) fetche
 	if out.same {
 		return out
 	}
-	if out.empty = base.Empty(body); out.empty {
+	if out.empty = manifest.Empty(body); out.empty {
 		return out
 	}
 	pods, problems := manifest.Load(f.opts.URL, body, f.opts.Node.Manifest(manifest.HTTPSource, now))
