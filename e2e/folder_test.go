@@ -134,7 +134,7 @@ func TestTheLastGoodVersionStays(t *testing.T) {
 		before := up(t, s, "web", "c")
 		for name, bad := range map[string]string{
 			"syntax": "apiVersion: v1\nkind: Pod\nmetadata: {name: web\nspec:\n",
-			"field":  manifest(s, "web", strings.Replace(sleeper, "args", "volumeDevices: [{name: a, devicePath: /b}], args", 1)),
+			"field":  manifest(s, "web", strings.Replace(sleeper, "args", "lifecycle: {preStop: {tcpSocket: {port: 1}}}, args", 1)),
 			"value":  manifest(s, "web", strings.Replace(sleeper, "HELLO", "''", 1)),
 		} {
 			must(t, a.Write("web.yaml", bad))

@@ -93,6 +93,7 @@ const (
 	CauseClaimPending CauseCode = "ClaimPending" // Kind, Name: a claim or PersistentVolume that cannot be used yet
 	CauseVolumeInUse  CauseCode = "VolumeInUse"  // Name: the PersistentVolume, Detail: the UID of the pod that has it
 	CauseHostPath     CauseCode = "HostPath"     // Name: the path, which is not of the type asked for
+	CauseVolumeMode   CauseCode = "VolumeMode"   // Name: the PersistentVolume, which containers use in the other mode
 	CauseMounting     CauseCode = "Mounting"     // the mount goes on after its question's deadline
 )
 

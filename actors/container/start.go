@@ -207,9 +207,13 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	for _, m := range mounts { // the files on disk keep the owners of a pod with the host's users
 		m.UidMappings, m.GidMappings = users.GetUids(), users.GetGids()
 	}
+	blocks, err := blockDevices(w)
+	if err != nil {
+		return nil, nil, err
+	}
 	params := translate.ContainerParams{
 		RestartCount: w.Attempt, Users: users, ImageRef: w.ImageRef, Env: env, Mounts: mounts, TargetID: w.TargetID,
-		Devices: given.Devices, CDIDevices: given.CDIDevices,
+		Devices: append(given.Devices, blocks...), CDIDevices: given.CDIDevices,
 		Annotations: map[string]string{cri.AnnotationBackoff: strconv.Itoa(w.BackOff),
 			cri.AnnotationRootDir: h.RootDir},
 	}

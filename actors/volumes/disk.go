@@ -90,7 +90,7 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	names, err := kinds.NamesIn(folder.Root, kinds.VolumeFolder(csi.PluginName, ""))
 	d.storage.Undoing(uid, err != nil || len(names) > 0)
 	ctx, freed := safepath.CountFreed(ctx)
-	unmountErr := errors.Join(subpath.UnbindAll(folder.Root), d.unmountFound(ctx, folder))
+	unmountErr := errors.Join(subpath.UnbindAll(folder.Root), d.unmountFound(ctx, folder), persistent.UnmapLocal(folder))
 	mounts, err := kinds.MountsIn(folder)
 	if err != nil {
 		return errors.Join(unmountErr, err)

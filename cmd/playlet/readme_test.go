@@ -26,7 +26,7 @@ type missing struct {
 }
 
 var missings = []missing{
-	{area: "volumes", phrase: "block devices", fields: []string{"containers[].volumeDevices"}},
+	{area: "volumes", phrase: "block devices of CSI"},
 	{area: "volumes", phrase: "claims of nfs, iscsi and fc", detail: "claims of other kinds (nfs, iscsi, fc)",
 		fields: []string{"volumes[].nfs", "volumes[].iscsi", "volumes[].fc"}},
 	{area: "volumes", phrase: "SELinux mount options", gates: []string{"SELinuxMount"}},

@@ -104,8 +104,9 @@ var ofWaits = map[messages.CauseCode]sentence{
 
 // ofVolumes are the remedies for other failures of volumes.
 var ofVolumes = map[messages.CauseCode]string{
-	messages.CauseHostPath: "create the path on the node, or correct the volume's path or type",
-	messages.CauseMounting: "check what the mount depends on: a server, a disk",
+	messages.CauseHostPath:   "create the path on the node, or correct the volume's path or type",
+	messages.CauseVolumeMode: "name a claim with volumeMode Block in volumeDevices, and any other in volumeMounts",
+	messages.CauseMounting:   "check what the mount depends on: a server, a disk",
 }
 
 // ofRefusals are the reasons of admission for which the message alone is too terse.

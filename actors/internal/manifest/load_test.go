@@ -112,7 +112,7 @@ func TestWhatIsRefusedIsNotValidated(t *testing.T) {
 kind: Pod
 metadata: {name: web}
 spec:
-  containers: [{name: main, image: busybox, volumeDevices: [{}], resources: {limits: {disk: -1}}}]
+  containers: [{name: main, image: busybox, lifecycle: {preStop: {tcpSocket: {port: 80}}}, resources: {limits: {disk: -1}}}]
   ephemeralContainers: [{name: main}]
   volumes:
   - {name: a, quobyte: {}}
@@ -122,9 +122,9 @@ spec:
 `)
 	const notYet = ": Forbidden: not supported yet by Playlet [default/web-node-1]"
 	want := []string{
+		"/m/web.yaml:5: spec.containers[0].lifecycle.preStop.tcpSocket" + notYet,
 		"/m/web.yaml:5: spec.containers[0].resources.limits[disk]" + notYet,
 		"/m/web.yaml:5: spec.containers[0].resources.requests[disk]" + notYet,
-		"/m/web.yaml:5: spec.containers[0].volumeDevices" + notYet,
 		"/m/web.yaml:6: spec.ephemeralContainers: Forbidden: can only be added through the API server [default/web-node-1]",
 		"/m/web.yaml:8: spec.volumes[0].quobyte" + notYet,
 		"/m/web.yaml:9: spec.volumes[1].flocker" + notYet,

@@ -90,7 +90,8 @@ var fields = []rule{
 	// Containers: volumes.
 	{honoured, inContainer + "volumeMounts[].{name,mountPath,subPath,subPathExpr}", nil},
 	{honoured, inContainer + "volumeMounts[].{readOnly,recursiveReadOnly,mountPropagation}", nil},
-	{refused, inContainer + "{volumeMounts[].bindMountOptions,volumeDevices}", nil},
+	{honoured, inContainer + "volumeDevices[].{name,devicePath}", nil},
+	{refused, inContainer + "volumeMounts[].bindMountOptions", nil},
 
 	// Containers: life.
 	{honoured, inContainer + "{restartPolicy,lifecycle.stopSignal}", nil},

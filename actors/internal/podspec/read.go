@@ -80,6 +80,15 @@ func UsedVolumes(pod *v1.Pod) []*v1.Volume {
 	return out
 }
 
+// VolumeUses reports whether any container of the pod mounts a volume, and whether any has it as a block device.
+func VolumeUses(pod *v1.Pod, volume string) (mounted, device bool) {
+	for c := range Containers(&pod.Spec) {
+		mounted = mounted || slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == volume })
+		device = device || slices.ContainsFunc(c.VolumeDevices, func(d v1.VolumeDevice) bool { return d.Name == volume })
+	}
+	return mounted, device
+}
+
 // ImageVolumes lists the image volumes that the container mounts, in the pod's order (KEP-4639).
 func ImageVolumes(pod *v1.Pod, c *v1.Container) (out []*v1.Volume) {
 	for i := range pod.Spec.Volumes {

@@ -51,12 +51,12 @@ volumes:
 }
 
 func TestUnsupportedSpeaksPlainly(t *testing.T) {
-	pod := podFrom(t, aContainer("volumeDevices: [{name: a, devicePath: /b}]\nresources: {claims: [{name: a}], limits: {ephemeral-storage: 1Gi}}"))
+	pod := podFrom(t, aContainer("lifecycle: {preStop: {tcpSocket: {port: 1}}}\nresources: {claims: [{name: a}], limits: {ephemeral-storage: 1Gi}}"))
 	pod.Spec.OS = podFrom(t, aPod("os: {name: windows}")).Spec.OS
 	Default(pod)
 	want := []string{
 		"spec.containers[0].resources.claims: Forbidden: not supported yet by Playlet",
-		"spec.containers[0].volumeDevices: Forbidden: not supported yet by Playlet",
+		"spec.containers[0].lifecycle.preStop.tcpSocket: Forbidden: not supported yet by Playlet",
 		"spec.os.name: Forbidden: not supported yet by Playlet, except linux",
 	}
 	errs := Unsupported(pod)

@@ -49,6 +49,7 @@ func (v *validator) container(c *v1.Container, at *field.Path) {
 	v.env(c.Env, at.Child("env"))
 	v.envFrom(c.EnvFrom, at.Child("envFrom"))
 	v.volumeMounts(c, at.Child("volumeMounts"))
+	v.volumeDevices(c, at.Child("volumeDevices"))
 	v.resources(&c.Resources, at.Child("resources"))
 	v.resizePolicy(c.ResizePolicy, at.Child("resizePolicy"))
 	v.containerSecurity(c.SecurityContext, at.Child("securityContext"))

@@ -1,6 +1,9 @@
 package podspec
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestValidateContainers(t *testing.T) {
 	const c = "spec.containers[0]."
@@ -147,6 +150,25 @@ func TestValidateMounts(t *testing.T) {
 			"volumeMounts: [{name: v, mountPath: /a, mountPropagation: Bidirectional}]"),
 		"read-only below": aContainer("volumeMounts: [{name: v, mountPath: /a, readOnly: true, recursiveReadOnly: Enabled, mountPropagation: None}]"),
 	})
+}
+
+func TestValidateDevices(t *testing.T) {
+	const d = "spec.containers[0].volumeDevices[0]"
+	withClaim := func(lines string) string {
+		return strings.Replace(aContainer(lines), "emptyDir: {}", "persistentVolumeClaim: {claimName: c}", 1)
+	}
+	checkWrong(t, []wrong{
+		{"no such volume", withClaim("volumeDevices: [{name: w, devicePath: /a}]"), []string{d + ".name: Not found"}},
+		{"nameless", withClaim("volumeDevices: [{devicePath: /a}]"), []string{d + ".name: Required value"}},
+		{"nowhere", withClaim("volumeDevices: [{name: v}]"), []string{d + ".devicePath: Required value"}},
+		{"step back", withClaim("volumeDevices: [{name: v, devicePath: /dev/../a}]"), []string{d + ".devicePath: Invalid value"}},
+		{"no claim", aContainer("volumeDevices: [{name: v, devicePath: /a}]"), []string{d + ".name: Invalid value"}},
+		{"mounted too", withClaim("volumeMounts: [{name: v, mountPath: /m}]\nvolumeDevices: [{name: v, devicePath: /a}]"),
+			[]string{d + ".name: Duplicate value"}},
+		{"on a mount", strings.Replace(withClaim("volumeMounts: [{name: e, mountPath: /a}]\nvolumeDevices: [{name: v, devicePath: /a}]"),
+			"volumes: [", "volumes: [{name: e, emptyDir: {}}, ", 1), []string{d + ".devicePath: Duplicate value"}},
+	})
+	checkRight(t, map[string]string{"a claim": withClaim("volumeDevices: [{name: v, devicePath: /dev/xvda}]")})
 }
 
 func TestValidateResources(t *testing.T) {

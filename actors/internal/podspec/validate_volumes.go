@@ -163,6 +163,25 @@ func (v *validator) volumeMounts(c *v1.Container, at *field.Path) {
 	}
 }
 
+// volumeDevices checks the block devices of a container. Only claims have them.
+func (v *validator) volumeDevices(c *v1.Container, at *field.Path) {
+	names, paths := map[string]bool{}, map[string]bool{}
+	for _, m := range c.VolumeMounts {
+		names[m.Name], paths[m.MountPath] = true, true
+	}
+	for i, device := range c.VolumeDevices {
+		here := at.Index(i)
+		v.volumeName(device.Name, here.Child("name"))
+		v.unique(here.Child("name"), names, device.Name)
+		if source := v.volumes[device.Name]; source != nil && source.PersistentVolumeClaim == nil && source.Ephemeral == nil {
+			v.invalid(here.Child("name"), device.Name, "only persistentVolumeClaim and ephemeral volumes can be devices")
+		}
+		v.needs(here, "devicePath", device.DevicePath)
+		v.noStepsBack(here.Child("devicePath"), device.DevicePath)
+		v.unique(here.Child("devicePath"), paths, device.DevicePath)
+	}
+}
+
 // volumeName checks a reference to one of the pod's volumes.
 func (v *validator) volumeName(name string, at *field.Path) {
 	if name == "" {

@@ -21,7 +21,7 @@ import (
 // The folders are the kubelet's, so that either agent finds the folders of the other:
 //
 //	<root-dir>/pods/<uid>/volumes/<plugin>/<volume>
-//	<root-dir>/pods/<uid>/volumeDevices/<plugin>/...  raw block devices, a kubelet's
+//	<root-dir>/pods/<uid>/volumeDevices/<plugin>/...  raw block devices: links
 //	<root-dir>/pods/<uid>/plugins/<plugin>/<volume>   notes of a plugin about a volume
 //	<root-dir>/pods/<uid>/volume-subpaths/...         parts of volumes (subPath): bound by the container actors, undone here
 //	<root-dir>/pods/<uid>/containers/<container>      the container actors'
@@ -128,7 +128,7 @@ func (f Found) Device() string { return filepath.Join(devicesFolder, f.Plugin, f
 // FoundVolumes lists the folders of volumes that a pod has, sorted.
 func FoundVolumes(p Folder) ([]Found, error) { return foundIn(p, volumesFolder) }
 
-// FoundDevices lists the raw block devices that a kubelet mapped for the pod, sorted.
+// FoundDevices lists the raw block devices of the pod, sorted.
 func FoundDevices(p Folder) ([]Found, error) { return foundIn(p, devicesFolder) }
 
 func foundIn(p Folder, folder string) ([]Found, error) {

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -98,10 +99,40 @@ func (f *finder) pods() {
 		f.subPaths(uid, filepath.Join(pod, subpath.Folder))
 		for _, plugin := range f.names(pod, devices) {
 			for _, device := range f.names(pod, devices, plugin) {
-				f.hold(messages.HeldDevice, uid, plugin, filepath.Join(pod, devices, plugin, device))
+				f.device(uid, kinds.Found{Plugin: plugin, Volume: device})
 			}
 		}
 	}
+}
+
+// device looks at a block device of a pod. The agent's own links to devices of local volumes are removed with the pod.
+func (f *finder) device(uid string, device kinds.Found) {
+	if pod, err := f.root.Sub(filepath.Join(kinds.PodsFolder, uid)); err == nil {
+		mapped, mapErr := KubeletMaps(f.root.Path(), uid, device.Volume)
+		own := mapErr == nil && !mapped && IsLink(pod, device)
+		if f.add(errors.Join(mapErr, pod.Close())); own {
+			return
+		}
+	}
+	f.hold(messages.HeldDevice, uid, device.Plugin, filepath.Join(kinds.PodsFolder, uid, device.Device()))
+}
+
+// IsLink reports whether a block device of a pod is a link to the device of a local volume.
+func IsLink(pod *safepath.Root, device kinds.Found) bool {
+	info, err := pod.Lstat(device.Device())
+	return device.Plugin == localPlugin && err == nil && info.Mode().Type() == fs.ModeSymlink
+}
+
+// KubeletMaps reports whether a kubelet mapped the block device of a local volume for a pod. It then binds the device, and
+// keeps it open by a loop device.
+func KubeletMaps(rootDir, uid, volume string) (bool, error) {
+	for _, plugin := range []string{localPlugin, "kubernetes.io/local-volume"} {
+		_, err := os.Lstat(filepath.Join(rootDir, "plugins", plugin, devices, volume, uid))
+		if !kinds.IsAbsent(err) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // subPaths looks at the binds of parts of a pod's volumes. A place on which nothing is mounted is empty, unless a container

@@ -11,7 +11,6 @@ import (
 	"k8s.io/component-helpers/storage/ephemeral"
 	storage "k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
@@ -51,6 +50,8 @@ func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) 
 	case pv.Spec.CSI != nil:
 		return s.publish(ctx, p, v.Name, volumeSource{pv: pv, claim: c, readOnly: readOnly,
 			migrated: metav1.HasAnnotation(pv.ObjectMeta, migratedTo)})
+	case pv.Spec.Local != nil && isBlock(pv):
+		return s.mapLocal(ctx, p, v.Name, pv)
 	case pv.Spec.Local != nil:
 		return s.bindLocal(ctx, p, v.Name, pv, readOnly)
 	case pv.Spec.HostPath != nil:
@@ -124,8 +125,9 @@ func (s *Storage) volumeOf(
 	switch {
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != c.UID:
 		return nil, nil, kinds.Wait(called.pending(), "%s is not bound to this claim, although the claim names it", called)
-	case ptr.Deref(pv.Spec.VolumeMode, "") == v1.PersistentVolumeBlock:
-		return nil, nil, kinds.Permanent("%s is a block device, which is not supported yet", called)
+	}
+	if err := checkMode(pod, v.Name, pv); err != nil {
+		return nil, nil, err
 	}
 	if err := safepath.CheckElement(pv.Name); err != nil {
 		return nil, nil, kinds.Permanent("%w", err)

@@ -36,10 +36,11 @@ func (local) Mount(context.Context, kinds.Folder, *v1.Volume) (string, error) {
 func (s *Storage) bindLocal(
 	ctx context.Context, p kinds.Folder, volume string, pv *v1.PersistentVolume, readOnly bool,
 ) (string, error) {
-	folder, path := kinds.VolumeFolder(localName, pv.Name), pv.Spec.Local.Path
+	folder := kinds.VolumeFolder(localName, pv.Name)
 	at := filepath.Join(p.Path(), folder)
-	if !filepath.IsAbs(path) || slices.Contains(strings.Split(path, "/"), "..") {
-		return "", kinds.Permanent("local.path %q of PersistentVolume %s is not absolute, or contains \"..\"", path, pv.Name)
+	path, err := localPath(pv)
+	if err != nil {
+		return "", err
 	}
 	p.SetPlugin(localName)
 	h := s.begin(p, volume, folder)
@@ -58,6 +59,15 @@ func (s *Storage) bindLocal(
 	}
 	s.change(p.Pod.UID, volume, func(h *podVolume) { h.progress = done })
 	return at, nil
+}
+
+// localPath returns the path of a local volume. It was written by the administrator, as the kubelet requires it.
+func localPath(pv *v1.PersistentVolume) (string, error) {
+	path := pv.Spec.Local.Path
+	if !filepath.IsAbs(path) || slices.Contains(strings.Split(path, "/"), "..") {
+		return "", kinds.Permanent("local.path %q of PersistentVolume %s is not absolute, or contains \"..\"", path, pv.Name)
+	}
+	return path, nil
 }
 
 // bindFolder binds the node's folder of a PersistentVolume into the pod's.
@@ -83,7 +93,7 @@ func bindFolder(ctx context.Context, p kinds.Folder, folder, path, pv string) er
 	})
 	switch {
 	case errors.Is(err, unix.ENOTDIR):
-		return kinds.Permanent("local.path %s of PersistentVolume %s is no folder; block devices are not supported yet", path, pv)
+		return kinds.Permanent("local.path %s of PersistentVolume %s is no folder, and its volumeMode is not Block", path, pv)
 	case err != nil:
 		return fmt.Errorf("local.path of PersistentVolume %s: %w", pv, err)
 	}

@@ -331,7 +331,7 @@ func TestClaims(t *testing.T) {
 		{claimVolume("v", "none"), "PersistentVolumeClaim ns/none does not exist"},
 		{claimVolume("v", "unbound"), "PersistentVolumeClaim ns/unbound is not bound to a volume yet"},
 		{claimVolume("v", "stolen"), "PersistentVolume pv-stolen is not bound to this claim"},
-		{claimVolume("v", "block"), "PersistentVolume pv-block is a block device"},
+		{claimVolume("v", "block"), "PersistentVolume pv-block is a block device (volumeMode Block), but a container names it in volumeMounts"},
 		{claimVolume("v", "nfs"), "PersistentVolume pv-nfs is of a kind that is not supported"},
 		{scratch, "PersistentVolumeClaim ns/a-scratch was not made for this pod"},
 		{claimVolume("v", "local"), n.Pod("a/volumes/kubernetes.io~local-volume/pv-local")},

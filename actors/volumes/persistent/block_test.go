@@ -1,0 +1,135 @@
+package persistent_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/playlet-dev/playlet/actors/volumes/leftover"
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// boundDevice returns a claim and its local volume with volumeMode Block.
+func boundDevice(name, path string) []runtime.Object {
+	objects := bound(name, v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: path}})
+	mode := v1.PersistentVolumeBlock
+	objects[1].(*v1.PersistentVolume).Spec.VolumeMode = &mode
+	return objects
+}
+
+// podWithDevice returns a pod whose container has the claim as a block device.
+func podWithDevice(uid, claim string) *v1.Pod {
+	pod := volumestest.APIPodWith(uid, claimVolume("v", claim))
+	pod.Spec.Containers[0].VolumeMounts = nil
+	pod.Spec.Containers[0].VolumeDevices = []v1.VolumeDevice{{Name: "v", DevicePath: "/dev/xvda"}}
+	group := int64(4711)
+	pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group} // has no effect on devices
+	return pod
+}
+
+// makeDevice makes the node of a block device. No test opens it.
+func makeDevice(t *testing.T) string {
+	t.Helper()
+	volumestest.NeedMounts(t)
+	path := filepath.Join(t.TempDir(), "device")
+	must(t, unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 200))))
+	return path
+}
+
+// A local block device is linked into its pod's folder, found again by the next agent, and unlinked without being touched.
+func TestLocalDevice_IsLinked(t *testing.T) {
+	device := makeDevice(t)
+	before, err := os.Stat(device)
+	must(t, err)
+	n := storageNode(t, boundDevice("disk", device)...)
+	link := n.Pod("a/volumeDevices/kubernetes.io~local-volume/pv-disk")
+	must(t, os.MkdirAll(filepath.Dir(link), 0o750))
+	must(t, os.Symlink("/dev/other", link)) // of an earlier volume of this name
+	for range 2 {
+		got := n.Tell("a", messages.MountVolumes{UID: "a", Pod: podWithDevice("a", "disk")})
+		if want := fmt.Sprint(messages.VolumesMounted{UID: "a", Paths: map[string]string{"v": link}}); len(got) != 1 || fmt.Sprint(got[0]) != want {
+			t.Fatalf("got %+v, want %s", got, want)
+		}
+		if target, err := os.Readlink(link); err != nil || target != device {
+			t.Errorf("the link leads to %s (%v), want %s", target, err, device)
+		}
+		if held, err := leftover.Find(n.RootDir, false); len(held) > 0 || err != nil {
+			t.Errorf("held: %v, %v", held, err)
+		}
+		n.restart(t)
+	}
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	if exists(t, n.Pod("a")) {
+		t.Error("the pod's folder is left")
+	}
+	if after, err := os.Lstat(device); err != nil || !os.SameFile(before, after) || after.Sys() == nil ||
+		after.Mode() != before.Mode() || !after.ModTime().Equal(before.ModTime()) {
+		t.Errorf("the device changed: %v, %v", after, err)
+	}
+}
+
+// A device that a kubelet mapped is used while its pod runs, and kept at the end: the kubelet's bind and lock stay.
+func TestLocalDevice_AKubeletsMapIsKept(t *testing.T) {
+	device := makeDevice(t)
+	n := storageNode(t, boundDevice("disk", device)...)
+	link := n.Pod("a/volumeDevices/kubernetes.io~local-volume/pv-disk")
+	must(t, os.MkdirAll(filepath.Dir(link), 0o750))
+	must(t, os.Symlink(device, link))
+	bind := filepath.Join(n.RootDir, "plugins/kubernetes.io~local-volume/volumeDevices/pv-disk/a")
+	write(t, bind)
+	n.Tell("a", messages.MountVolumes{UID: "a", Pod: podWithDevice("a", "disk")})
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	held, err := leftover.Find(n.RootDir, false)
+	if err != nil || len(held) != 1 || held[0].Code != messages.HeldDevice || held[0].Path != link || !exists(t, link) || !exists(t, bind) {
+		t.Errorf("held: %v, %v", held, err)
+	}
+	must(t, os.Remove(bind)) // by hand
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	if exists(t, n.Pod("a")) {
+		t.Error("the pod's folder is left")
+	}
+}
+
+func TestLocalDevice_Refusals(t *testing.T) {
+	volumestest.NeedMounts(t)
+	folder, absent := t.TempDir(), filepath.Join(t.TempDir(), "absent")
+	files := bound("files", v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: folder}})
+	csi := boundDevice("csi", "")
+	csi[1].(*v1.PersistentVolume).Spec.PersistentVolumeSource = csiSource("x")
+	objects := append(append(append(append(files, csi...), boundDevice("folder", folder)...), boundDevice("absent", absent)...),
+		boundDevice("relative", "../x")...)
+	n := storageNode(t, objects...)
+	mounts := podWithDevice("a", "folder")
+	mounts.Spec.Containers = append(mounts.Spec.Containers, v1.Container{Name: "d", VolumeMounts: []v1.VolumeMount{{Name: "v", MountPath: "/v"}}})
+	for _, c := range []struct {
+		pod       *v1.Pod
+		want      string
+		cause     messages.CauseCode
+		permanent bool
+	}{
+		{podWithDevice("a", "files"), "PersistentVolume pv-files is a file system (volumeMode Filesystem), but a container names it in volumeDevices",
+			messages.CauseVolumeMode, true},
+		{mounts, "PersistentVolume pv-folder is a block device (volumeMode Block), but a container names it in volumeMounts", messages.CauseVolumeMode, true},
+		{podWithDevice("a", "csi"), "of another kind than local, which is not supported yet", "", true},
+		{podWithDevice("a", "folder"), folder + " is no block device", "", false},
+		{podWithDevice("a", "absent"), absent + ": no such file", "", false},
+		{podWithDevice("a", "relative"), "is not absolute", "", true},
+	} {
+		got := n.Tell("a", messages.MountVolumes{UID: "a", Pod: c.pod})
+		m, ok := messages.VolumesFailed{}, false
+		if len(got) > 0 {
+			m, ok = got[0].(messages.VolumesFailed)
+		}
+		if !ok || !strings.Contains(m.Reason.Message, c.want) || m.Reason.Cause.Code != c.cause || m.Reason.Permanent != c.permanent {
+			t.Errorf("got %+v, want %+v", got, c)
+		}
+		n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	}
+}
