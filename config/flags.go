@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -183,6 +184,27 @@ func (f *Flags) Over(below *Flags) []string {
 		}
 	}
 	return args
+}
+
+// args returns the flags of f as arguments, sorted by name, with absolute paths of the configuration, and without secrets.
+func (f *Flags) args() ([]string, error) {
+	none := AddFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
+	out := []string{}
+	for _, arg := range f.Over(none) {
+		name, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		if row := f.bound[name]; row.secret() {
+			continue
+		}
+		if (name == "config" || name == "config-dir") && value != "" {
+			path, err := filepath.Abs(value)
+			if err != nil {
+				return nil, err
+			}
+			arg = "--" + name + "=" + path
+		}
+		out = append(out, arg)
+	}
+	return out, nil
 }
 
 // given reports whether the command line set the flag, to more than nothing.

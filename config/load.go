@@ -43,6 +43,9 @@ func load(flags *Flags, fs *pflag.FlagSet, hostname func() (string, error)) (*No
 
 	node := t.node
 	node.Kubelet, node.Flags = t.kubelet, flags.values(fs)
+	if node.Args, err = flags.args(); err != nil {
+		return nil, nil, err
+	}
 	node.Kubelet.TypeMeta = metav1.TypeMeta{
 		APIVersion: kubeletconfig.SchemeGroupVersion.String(), Kind: "KubeletConfiguration",
 	}

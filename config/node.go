@@ -22,6 +22,8 @@ type Node struct {
 
 	// Flags are the command line's by name, with the values that they have by it; secrets are masked.
 	Flags map[string]string
+	// Args are the flags of the command line as arguments that a process in another folder can parse, without secrets. Never nil.
+	Args []string
 
 	// NodeName is --hostname-override or the machine's host name, trimmed and in lower case. Never empty.
 	NodeName string

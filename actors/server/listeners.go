@@ -79,6 +79,8 @@ type Config struct {
 	Registered func() api.Registered
 	// RootDir is the agent's --root-dir, for display.
 	RootDir string
+	// Args are the agent's flags, for display.
+	Args []string
 	// Chaos breaks actors on purpose; nil if it is not enabled.
 	Chaos *chaos.Engine
 	// CAdvisor serves cAdvisor's pages and API on CAdvisorAddress, "host:port"; nil disables them.
@@ -221,7 +223,8 @@ func (l *Listeners) adminHandler(streams *containers.Handlers) http.Handler {
 		Observatory: l.observatory, ExclusiveCPUs: exclusive,
 		Version: api.Version{
 			Version: l.conf.Version, Kubernetes: l.conf.Kubernetes, Go: runtime.Version(),
-			Platform: runtime.GOOS + "/" + runtime.GOARCH, PID: os.Getpid(), RootDir: l.conf.RootDir, Since: time.Now(),
+			Platform: runtime.GOOS + "/" + runtime.GOARCH, PID: os.Getpid(), RootDir: l.conf.RootDir, Args: l.conf.Args,
+			Since: time.Now(),
 		},
 	})
 }

@@ -145,9 +145,13 @@ func strictFaults(data []byte, strict []error) []string {
 		if line := Line(data, at.FieldPath()); line > 0 {
 			said += fmt.Sprintf(", line %d", line)
 		}
-		meant := MeantField(reflect.TypeFor[kubeletconfig.KubeletConfiguration](), at.FieldPath())
-		if meant != "" && strings.HasPrefix(said, "unknown") {
-			said += fmt.Sprintf(": did you mean %s?", meant)
+		if strings.HasPrefix(said, "unknown") {
+			of := reflect.TypeFor[kubeletconfig.KubeletConfiguration]()
+			if advice := Misplaced(of, at.FieldPath(), ""); advice != "" {
+				said += ": " + advice
+			} else if meant := MeantField(of, at.FieldPath()); meant != "" {
+				said += fmt.Sprintf(": did you mean %s?", meant)
+			}
 		}
 		out = append(out, said)
 	}

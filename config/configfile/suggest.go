@@ -49,44 +49,102 @@ var fieldIndex = regexp.MustCompile(`\[\d+\]`)
 
 // MeantField is the path of the field of a structure that an unknown one, as spec.containers[0].imag, probably means, or empty.
 func MeantField(t reflect.Type, path string) string {
-	above, name, fields := around(t, path)
-	if meant := Closest(name, slices.Collect(maps.Keys(fields))); meant != "" {
-		return above + meant
+	all, name := levels(t, path)
+	if len(all) == 0 {
+		return ""
+	}
+	at := all[len(all)-1]
+	if meant := Closest(name, slices.Collect(maps.Keys(at.fields))); meant != "" {
+		return at.path + meant
 	}
 	return ""
 }
 
-// FieldBelow is the name of a field beside an unknown one that has a field of its name, as spec of containers at the top; or
-// empty.
-func FieldBelow(t reflect.Type, path string) string {
-	_, name, fields := around(t, path)
-	for _, beside := range slices.Sorted(maps.Keys(fields)) {
-		if at := fields[beside]; beside != "status" && at.Kind() != reflect.Slice {
-			if _, there := jsonFields(at)[name]; there {
-				return beside
+// Misplaced returns advice for an unknown field that exists at another level, such as image in spec: "indent it below
+// spec.containers[0]". It is empty if there is no such level, or more than one. prefix is added to the paths in the advice.
+func Misplaced(t reflect.Type, path, prefix string) string {
+	all, name := levels(t, path)
+	if len(all) == 0 {
+		return ""
+	}
+	at := all[len(all)-1]
+	if below := at.below(name); below != "" {
+		return "indent it below " + prefix + below
+	}
+	for _, up := range slices.Backward(all[:len(all)-1]) {
+		if _, there := up.fields[name]; there {
+			if up.path+prefix == "" {
+				return "move it up to the top level"
 			}
+			return "move it up to " + strings.TrimSuffix(prefix+up.path, ".")
+		}
+		if below := up.structBelow(name); below != "" {
+			return "move it below " + prefix + below
 		}
 	}
 	return ""
 }
 
-// around splits a path before the name of its field, and returns the fields of the structure that the name is in.
-func around(t reflect.Type, path string) (above, name string, fields map[string]reflect.Type) {
-	name = path
-	if i := strings.LastIndex(path, "."); i >= 0 {
-		above, name = path[:i+1], path[i+1:]
+// level is one of the structures that a path leads through.
+type level struct {
+	path   string // with a dot at its end; empty for the top
+	fields map[string]reflect.Type
+}
+
+// below returns the path of the field of l whose structure, or whose items, have a field of this name, or "".
+func (l level) below(name string) string {
+	if name == "name" { // almost everything has one
+		return ""
 	}
-	for _, key := range strings.Split(above, ".") {
-		if key == "" {
-			continue
+	if field := l.structBelow(name); field != "" {
+		return field
+	}
+	const usual = "containers" // init and ephemeral containers, and volumes with the same field, are rarer
+	switch lists := l.with(name, reflect.Slice); {
+	case len(lists) == 1:
+		return l.path + lists[0] + "[0]"
+	case slices.Contains(lists, usual):
+		return l.path + usual + "[0]"
+	}
+	return ""
+}
+
+// structBelow returns the path of the one field of l whose structure has a field of this name, or "". A status is not the user's.
+func (l level) structBelow(name string) string {
+	found := slices.DeleteFunc(l.with(name, reflect.Struct), func(field string) bool { return field == "status" })
+	if len(found) != 1 {
+		return ""
+	}
+	return l.path + found[0]
+}
+
+// with returns the fields of l that are structures, or lists of structures, with a field of this name, sorted.
+func (l level) with(name string, kind reflect.Kind) (out []string) {
+	for _, beside := range slices.Sorted(maps.Keys(l.fields)) {
+		of := l.fields[beside]
+		if of.Kind() == reflect.Pointer {
+			of = of.Elem()
 		}
-		next, ok := jsonFields(t)[fieldIndex.ReplaceAllString(key, "")]
+		if _, there := jsonFields(of)[name]; there && of.Kind() == kind {
+			out = append(out, beside)
+		}
+	}
+	return out
+}
+
+// levels returns the structures that a path leads through, from the top, and the name at its end.
+func levels(t reflect.Type, path string) (all []level, name string) {
+	keys := strings.Split(path, ".")
+	at := level{"", jsonFields(t)}
+	for _, key := range keys[:len(keys)-1] {
+		all = append(all, at)
+		next, ok := at.fields[fieldIndex.ReplaceAllString(key, "")]
 		if !ok {
-			return above, name, nil
+			return nil, ""
 		}
-		t = next
+		at = level{at.path + key + ".", jsonFields(next)}
 	}
-	return above, name, jsonFields(t)
+	return append(all, at), keys[len(keys)-1]
 }
 
 // jsonFields are the fields of a structure, or of the items of a list of structures, by their names in the file.
@@ -98,8 +156,17 @@ func jsonFields(t reflect.Type) map[string]reflect.Type {
 		return nil
 	}
 	out := map[string]reflect.Type{}
+	var named [][]int // embedded structures that are fields in the file, such as metadata
 	for _, f := range reflect.VisibleFields(t) {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+		within := func(in []int) bool { return len(f.Index) > len(in) && slices.Equal(f.Index[:len(in)], in) }
+		if slices.ContainsFunc(named, within) {
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name != "" {
+			named = append(named, f.Index)
+		}
+		if name != "" && name != "-" {
 			out[name] = f.Type
 		}
 	}

@@ -35,8 +35,8 @@ func unmarshal(text []byte, into any, prefix string) (faults, passedOver []fault
 		if meant := configfile.MeantField(reflect.TypeOf(into), at.FieldPath()); meant != "" {
 			what = "is not a field of the API here; did you mean " + meant[strings.LastIndex(meant, ".")+1:] + "?"
 		}
-		if below := configfile.FieldBelow(reflect.TypeOf(into), at.FieldPath()); below != "" {
-			what = "is not a field of the API here: indent it below " + below
+		if advice := configfile.Misplaced(reflect.TypeOf(into), at.FieldPath(), prefix); advice != "" {
+			what = "is not a field of the API here: " + advice
 		}
 		if strings.HasPrefix(err.Error(), "duplicate") {
 			what = "is there twice"

@@ -38,7 +38,7 @@ func served(node *config.Node, host *pod.Host, state *runtime.State, m *machine,
 	k := node.Kubelet
 	out := server.Config{
 		Notes:   []healthz.Note{{Check: "probes", Says: func() []string { return o.lateness.Problems(time.Now()) }}},
-		Checked: o.metrics.Checked, RootDir: node.RootDir, AdminSocket: node.AdminSocket,
+		Checked: o.metrics.Checked, RootDir: node.RootDir, Args: node.Args, AdminSocket: node.AdminSocket,
 		AdminSocketGroup: node.AdminSocketGroup, HealthzAddress: k.HealthzBindAddress,
 		HealthzPort: int(ptr.Deref(k.HealthzPort, 0)), Board: o.board, Runtime: runtimeForAdmin(state), Chaos: o.chaos,
 		PodLogsDir: k.PodLogsDir, CRI: host.CRI, Events: o.events,

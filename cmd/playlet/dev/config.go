@@ -12,8 +12,12 @@ import (
 // its port.
 const registryHost = "playlet.local"
 
+// leftFree is the disk space below which the agent evicts pods. The kubelet's default is a part of the disk: 15 % are 150 GB of
+// a developer's 1 TB.
+const leftFree = "100Mi"
+
 // kubeletYAML returns the agent's KubeletConfiguration: the defaults, except for the paths and for features that a developer's
-// machine may lack (cgroups of version 2, no swap).
+// machine may lack (cgroups of version 2, no swap, an almost empty disk).
 func kubeletYAML(f folder, healthz int, resolv string) (string, error) {
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
@@ -21,6 +25,10 @@ func kubeletYAML(f folder, healthz int, resolv string) (string, error) {
 		"makeIPTablesUtilChains":   false,
 		"containerRuntimeEndpoint": "unix://" + f.containerd().Socket(),
 		"staticPodPath":            f.manifests(), "podLogsDir": f.at(podLogsFolder),
+		"evictionHard": map[string]string{
+			"memory.available": "100Mi", "nodefs.available": leftFree, "imagefs.available": leftFree,
+			"nodefs.inodesFree": "1%", "imagefs.inodesFree": "1%",
+		},
 		"healthzBindAddress": "127.0.0.1", "healthzPort": healthz,
 	})
 	return string(text), err

@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -48,6 +49,9 @@ func readPlan(dir string) (*Plan, error) {
 
 // prepare finds out all that a run needs, and makes nothing.
 func prepare(ctx context.Context, o Options, p *progress.Progress) (*Plan, *Record, error) {
+	if err := enoughSpace(cmp.Or(o.Dir, os.TempDir()), freeSpace); err != nil {
+		return nil, nil, err
+	}
 	found, err := programs.Provide(ctx, o.Programs, o.Install, p)
 	if err != nil {
 		return nil, nil, err

@@ -3,9 +3,12 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
@@ -31,7 +34,7 @@ type hierarchy struct {
 
 // hierarchies are those mounted below /sys/fs/cgroup.
 func (m *Machine) hierarchies() ([]hierarchy, error) {
-	mounts, err := m.mounts()
+	mounts, err := m.mounts(0)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +62,17 @@ func (m *Machine) hierarchies() ([]hierarchy, error) {
 	return out, nil
 }
 
-func (m *Machine) mounts() ([]*mountinfo.Info, error) {
-	f, err := os.Open(filepath.Join(m.Proc, "self/mountinfo"))
+// mounts returns the mounts that a process sees, or those that this process sees if pid is 0 or only root can read the others.
+func (m *Machine) mounts(pid int) ([]*mountinfo.Info, error) {
+	self := filepath.Join(m.Proc, "self/mountinfo")
+	path := self
+	if pid != 0 {
+		path = filepath.Join(m.Proc, strconv.Itoa(pid), "mountinfo")
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrPermission) && pid != 0 {
+		f, err = os.Open(self)
+	}
 	if err != nil {
 		return nil, err
 	}

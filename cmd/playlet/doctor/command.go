@@ -24,26 +24,26 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cni"
 	"github.com/playlet-dev/playlet/config"
-	"github.com/playlet-dev/playlet/config/systemd"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 const doctorLong = `Check whether this machine is fit for the agent: container runtime, cgroups, network, mounts, ports, disks, clock, capabilities,
 kernel. Each finding comes with its remedy. It works whether or not the agent runs, takes the agent's flags and configuration
-(also those not listed here, see playlet help flags), by default those of the installed service, which flags given here change
-(--config= checks the defaults), and leaves nothing behind: the network is tested in a temporary namespace, which is
-removed afterwards, also after Ctrl-C. Only a setting that a network plugin turns on for a pod, such as net.ipv4.ip_forward,
-stays, and is named.
+(also those not listed here, see playlet help flags), and leaves nothing behind: the network is tested in a temporary namespace,
+which is removed afterwards, also after Ctrl-C. Only a setting that a network plugin turns on for a pod, such as
+net.ipv4.ip_forward, stays, and is named.
 
-The agent that runs is asked on --admin-socket or, without that flag, on $PLAYLET_SOCKET.
+The configuration that is checked is named first. It is that of the installed service or, if another agent answers, that of the
+running agent, changed by the flags given here. --config, --config-dir and --root-dir choose another one; --config= chooses the
+defaults. The running agent is asked on --admin-socket or, without that flag, on $PLAYLET_SOCKET.
 
 The exit code is 1 if a check fails. Warnings and skipped checks do not count.`
 
 const doctorExample = `  # Is this machine fit?
   playlet doctor
 
-  # For another configuration than that of the installed service
+  # For another configuration than that of the running agent or the installed service
   playlet doctor --config=/var/lib/kubelet/config.yaml
 
   # Some checks alone; all but one
@@ -128,78 +128,45 @@ func chooseChecks(named, without []string) ([]Check, error) {
 	}), nil
 }
 
-// examine runs the checks over the machine that the flags describe. An unreadable configuration is the only finding: without it,
-// the checks could only guess.
+// examine runs the checks over the machine with the chosen configuration. An unreadable configuration is the only finding:
+// without it, the checks could only guess.
 func examine(cmd *cobra.Command, flags *config.Flags, checks []Check, root string) []Finding {
-	given, set := flags, cmd.Flags()
-	unusable := func(err error) []Finding {
+	given := newSubject(flags, cmd.Flags())
+	s, err := given.choose(cmd.Context(), root)
+	var node *config.Node
+	var warnings []config.Warning
+	if err == nil {
+		node, warnings, err = config.Load(s.flags, s.set)
+	}
+	if err != nil && s.service != "" && errors.Is(err, fs.ErrPermission) {
+		given.unread = s.service
+		s = given
+		node, warnings, err = config.Load(s.flags, s.set)
+	}
+	if err != nil {
 		return []Finding{{Check: "configuration", Result: Fail, Seen: messages.OneLine(err),
 			Do: "correct it: the agent does not start with it"}}
 	}
-	service, unread := "", ""
-	if !set.Changed("config") && !set.Changed("config-dir") {
-		installed, of, file, err := overInstalled(flags, root)
-		switch {
-		case errors.Is(err, fs.ErrPermission):
-			unread = file
-		case err != nil:
-			return unusable(err)
-		case file != "":
-			flags, set, service = installed, of, file
-		}
-	}
-	node, warnings, err := config.Load(flags, set)
-	if err != nil && service != "" && errors.Is(err, fs.ErrPermission) {
-		flags, set, service, unread = given, cmd.Flags(), "", service
-		node, warnings, err = config.Load(flags, set)
-	}
-	if err != nil {
-		return unusable(err)
-	}
-	socket := os.Getenv(cli.SocketVariable)
-	chosen := socket != "" && !cmd.Flags().Changed("admin-socket")
-	if !chosen {
-		socket = node.AdminSocket
-	}
 	m := machineOf(node, warnings)
-	m.Socket, m.Chosen, m.Service, m.Unread = socket, chosen, service, unread
-	m.Held = func(ctx context.Context) ([]api.Finding, error) { return held(ctx, api.NewClient(socket)) }
+	m.Socket, m.Chosen, m.Service, m.Unread = s.socket, s.chosen, s.service, s.unread
+	m.Running, m.RunningPID, m.Unasked = s.running, s.pid, s.unasked
+	m.Held = func(ctx context.Context) ([]api.Finding, error) { return held(ctx, api.NewClient(s.socket)) }
 	m.Agent = func(ctx context.Context) (Running, error) {
-		v, err := api.NewClient(socket).Version(ctx)
+		v, err := api.NewClient(s.socket).Version(ctx)
 		if err != nil {
 			return Running{}, err
 		}
 		return Running{v.Version, v.RootDir}, nil
 	}
-	if set.Changed("cni-conf-dir") || set.Changed("network-plugin-dir") {
+	if s.set.Changed("cni-conf-dir") || s.set.Changed("network-plugin-dir") {
 		m.CNIConfDir = node.CNIConfDir
 	}
-	if set.Changed("cni-bin-dir") {
+	if s.set.Changed("cni-bin-dir") {
 		m.CNIBinDirs = node.CNIBinDirs
 	}
 	show, done := showProgress(cmd.ErrOrStderr(), len(checks))
 	defer done()
 	return Run(cmd.Context(), m, checks, show)
-}
-
-// overInstalled merges flags into the flags of the installed service; the former take precedence. It returns the file of the
-// service, or "" if none is installed.
-func overInstalled(flags *config.Flags, root string) (*config.Flags, *pflag.FlagSet, string, error) {
-	args, file, err := systemd.Installed(root)
-	if err != nil || file == "" {
-		return nil, nil, file, err
-	}
-	parse := func(args []string) (*config.Flags, *pflag.FlagSet, error) {
-		set := pflag.NewFlagSet("playlet", pflag.ContinueOnError)
-		parsed := config.AddFlags(set)
-		return parsed, set, set.Parse(args)
-	}
-	below, _, err := parse(args)
-	if err != nil {
-		return nil, nil, file, fmt.Errorf("%s: %w", file, err)
-	}
-	all, set, err := parse(flags.Over(below))
-	return all, set, file, err
 }
 
 // machineOf is this machine.

@@ -3,7 +3,10 @@ package doctor
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/config/systemd"
 )
@@ -92,6 +96,7 @@ func TestDoctor_InstalledService(t *testing.T) {
 		}
 	}
 	const unit = "/etc/systemd/system/playlet.service"
+	t.Setenv(cli.SocketVariable, filepath.Join(root, "none.sock"))
 	write(filepath.Join(root, unit), systemd.Unit("/usr/bin/playlet", file))
 	const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 	doctor := func(args ...string) (string, int) {
@@ -114,6 +119,64 @@ func TestDoctor_InstalledService(t *testing.T) {
 	if out, code := doctor(); code != 1 || !strings.Contains(out, `unknown field "staticPodPth", line 3: did you mean staticPodPath?`) {
 		t.Errorf("an unknown field: %d\n%s", code, out)
 	}
+}
+
+// An agent that answers, such as that of playlet dev, is checked instead of the defaults and of a service with another root
+// folder.
+func TestDoctor_RunningAgent(t *testing.T) {
+	root := t.TempDir()
+	config := filepath.Join(root, "kubelet.yaml")
+	must(t, os.WriteFile(config, []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: "+root+
+		"/none\n"), 0o600))
+	running := api.Version{Version: "v1", PID: 7, RootDir: root + "/node",
+		Args: []string{"--config=" + config, "--root-dir=" + root + "/node", "--hostname-override=dev"}}
+	var answer any = &running
+	socket := filepath.Join(root, "s")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
+	must(t, err)
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(answer)
+	})}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close(); <-done })
+	t.Setenv(cli.SocketVariable, socket)
+	doctor := func(want string, args ...string) {
+		t.Helper()
+		var out bytes.Buffer
+		cmd := &cobra.Command{Use: "playlet"}
+		cmd.AddCommand(newCommand(root))
+		cli.Main(cmd, append([]string{"doctor", "configuration"}, args...), &out, &out)
+		if line, _, _ := strings.Cut(out.String(), "\n"); line != want {
+			t.Errorf("%q:\n%s\nwant\n%s", args, line, want)
+		}
+	}
+	agent := fmt.Sprintf("ok    configuration  the running agent, process %d: ", os.Getpid())
+	doctor(agent + config + "; node dev, root folder " + root + "/node")
+	doctor(agent+config+"; node mine, root folder "+root+"/node", "--hostname-override=mine")
+	doctor("ok    configuration  flags and defaults; node mine, root folder /other", "--hostname-override=mine", "--root-dir=/other")
+	doctor("ok    configuration  flags and defaults; node mine, root folder /var/lib/kubelet", "--hostname-override=mine", "--config=")
+	t.Setenv(cli.SocketVariable, "")
+	doctor(agent+config+"; node dev, root folder "+root+"/node", "--admin-socket="+socket)
+	doctor("ok    configuration  flags and defaults, as no agent answers at "+socket+"-none and no service is installed; node mine, "+
+		"root folder /var/lib/kubelet", "--hostname-override=mine", "--admin-socket="+socket+"-none")
+
+	// An agent without flags has its defaults; one of an older version does not report its flags.
+	running.Args, running.RootDir = []string{}, "/var/lib/kubelet"
+	doctor(agent+"its flags and defaults; node mine, root folder /var/lib/kubelet", "--admin-socket="+socket, "--hostname-override=mine")
+	running.Args = nil
+	doctor("ok    configuration  flags and defaults; node mine, root folder /var/lib/kubelet", "--admin-socket="+socket,
+		"--hostname-override=mine")
+
+	// The installed service is checked with the flags of its files, which the next start uses.
+	running.Args = []string{"--hostname-override=dev"}
+	unit := filepath.Join(root, "/etc/systemd/system/playlet.service")
+	must(t, os.MkdirAll(filepath.Dir(unit), 0o700))
+	must(t, os.WriteFile(unit, []byte(systemd.Unit("/usr/bin/playlet", config)), 0o600))
+	doctor("ok    configuration  /etc/systemd/system/playlet.service, "+config+"; node mine, root folder /var/lib/kubelet",
+		"--admin-socket="+socket, "--hostname-override=mine")
+	running.Args = append(running.Args, "--root-dir="+root+"/node")
+	doctor(agent+"its flags and defaults; node dev, root folder "+root+"/node", "--admin-socket="+socket)
 }
 
 // The table has no colours when it is not on a terminal, and no control sequences from its data.

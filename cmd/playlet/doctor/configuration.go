@@ -27,19 +27,14 @@ import (
 // checkConfiguration reports the source of the configuration, and its settings without effect. An unreadable configuration has
 // ended the command before.
 func checkConfiguration(_ context.Context, m *Machine) []Finding {
-	from := "flags and defaults"
-	switch {
-	case m.Node.ConfigFile != "" && m.Node.ConfigDir != "":
-		from = m.Node.ConfigFile + " and " + m.Node.ConfigDir
-	case m.Node.ConfigFile != "" || m.Node.ConfigDir != "":
-		from = m.Node.ConfigFile + m.Node.ConfigDir
-	}
-	if m.Service != "" && m.Service != from {
-		from = m.Service + ", " + from
-	}
+	from := m.source()
 	if m.Unread != "" {
 		return warn("sudo playlet doctor", "%s: this is not the configuration of the installed service (%s), "+
 			"which only root can read", from, m.Unread)
+	}
+	if errors.Is(m.Unasked, fs.ErrPermission) {
+		return warn("sudo playlet doctor", "%s: this may not be the configuration of the running agent, which was not asked: %v",
+			from, m.Unasked)
 	}
 	var mistakes []Finding
 	for _, w := range m.Warnings {
@@ -68,6 +63,25 @@ func checkConfiguration(_ context.Context, m *Machine) []Finding {
 	slices.Sort(named)
 	return warn("the agent's log explains each at its start; remove those that are not needed",
 		"%s; these settings have no effect, are outdated, or are insecure: %s", from, strings.Join(slices.Compact(named), ", "))
+}
+
+// source names the configuration that is checked.
+func (m *Machine) source() string {
+	from := strings.Join(slices.DeleteFunc([]string{m.Node.ConfigFile, m.Node.ConfigDir},
+		func(path string) bool { return path == "" }), " and ")
+	switch {
+	case m.Running:
+		agent := "the running agent"
+		if m.RunningPID != 0 {
+			agent += fmt.Sprintf(", process %d", m.RunningPID)
+		}
+		return agent + ": " + cmp.Or(from, "its flags and defaults")
+	case m.Service != "" && from != "":
+		return m.Service + ", " + from
+	case errors.Is(m.Unasked, api.ErrNotRunning):
+		return cmp.Or(m.Service, "flags and defaults, as no agent answers at "+m.Socket+" and no service is installed")
+	}
+	return cmp.Or(from, m.Service, "flags and defaults")
 }
 
 // checkManifests looks at where pods come from, and reads manifests as the agent would.

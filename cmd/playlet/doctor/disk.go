@@ -17,50 +17,89 @@ import (
 	"github.com/playlet-dev/playlet/actors/resources"
 )
 
-// checkDisk compares the room there is with the thresholds at which pods are evicted.
+// fileSystem is one file system, with the folders on it that fill it.
+type fileSystem struct {
+	Disk
+	uses, places, signals []string // pods; pods in /var/lib/kubelet; nodefs
+}
+
+// checkDisk compares the free space of each file system with the thresholds at which pods are evicted.
 func checkDisk(ctx context.Context, m *Machine) []Finding {
-	type place struct{ what, path, signal string }
-	places := []place{
-		{"pods", m.Node.RootDir, "nodefs"},
-		{"logs", m.Node.Kubelet.PodLogsDir, "nodefs"},
-	}
-	if facts, err := m.askRuntime(ctx); err == nil {
-		for _, at := range facts.images {
-			if !slices.ContainsFunc(places, func(p place) bool { return p.path == at }) {
-				places = append(places, place{"images", at, "imagefs"})
-			}
-		}
-	}
-	var found []Finding
+	all, found := m.fileSystems(ctx)
 	var good []string
-	for _, p := range places {
-		disk, err := m.System.Disk(existing(p.path))
-		if err != nil {
-			found = append(found, warn("check that it is readable", "%s: %v", p.what, err)...)
-			continue
-		}
-		low := m.short(p.signal+".available", p.what+" in "+p.path, disk.Free, disk.Size, bytesText)
-		if disk.Inodes > 0 {
-			low = append(low, m.short(p.signal+".inodesFree", p.what+" in "+p.path, disk.InodesFree, disk.Inodes, inodesText)...)
+	for _, on := range all {
+		places := listed(on.places)
+		low := m.short(places, on.signals, ".available", on.Free, on.Size, bytesText)
+		if on.Inodes > 0 {
+			low = append(low, m.short(places, on.signals, ".inodesFree", on.InodesFree, on.Inodes, inodesText)...)
 		}
 		found = append(found, low...)
 		if len(low) == 0 {
-			good = append(good, fmt.Sprintf("%s %s (%d%%)", p.what, bytesText(disk.Free), percent(disk.Free, disk.Size)))
+			good = append(good, fmt.Sprintf("%s %s (%d%%)", listed(on.uses), bytesText(on.Free), percent(on.Free, on.Size)))
 		}
 	}
 	if len(good) > 0 {
-		found = append(found, ok("free for %s", strings.Join(good, ", "))...)
+		found = append(found, ok("free for %s", strings.Join(good, "; for "))...)
 	}
 	return found
+}
+
+// fileSystems are those of pods, logs and images, and the findings of unreadable ones.
+func (m *Machine) fileSystems(ctx context.Context) (all []*fileSystem, found []Finding) {
+	add := func(use, path, signal string) {
+		disk, err := m.System.Disk(existing(path))
+		if err != nil {
+			found = append(found, warn("check that it is readable", "%s: %v", use, err)...)
+			return
+		}
+		i := slices.IndexFunc(all, func(on *fileSystem) bool { return on.Device == disk.Device })
+		if i < 0 {
+			i, all = len(all), append(all, &fileSystem{Disk: disk})
+		}
+		on := all[i]
+		on.places = append(on.places, use+" in "+path)
+		if !slices.Contains(on.uses, use) {
+			on.uses = append(on.uses, use)
+		}
+		if !slices.Contains(on.signals, signal) {
+			on.signals = append(on.signals, signal)
+		}
+	}
+	add("pods", m.Node.RootDir, "nodefs")
+	add("logs", m.Node.Kubelet.PodLogsDir, "nodefs")
+	if facts, err := m.askRuntime(ctx); err == nil {
+		for _, at := range facts.images {
+			if at != m.Node.RootDir && at != m.Node.Kubelet.PodLogsDir {
+				add("images", at, "imagefs")
+			}
+		}
+	}
+	return all, found
+}
+
+// listed joins words: "a", "a and b", "a, b and c".
+func listed(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
 // nearly is how close to a threshold is worth saying: this much of the whole above it, in percent.
 const nearly = 5
 
-// short returns a finding if the free amount is below a hard eviction threshold, or hardly above.
-func (m *Machine) short(signal, what string, free, size uint64, text func(uint64) string) []Finding {
-	limit, set := threshold(m.Node.Kubelet.EvictionHard[signal], size)
-	if !set {
+// short returns a finding if the free amount is below a hard eviction threshold, or hardly above. Of several signals, it reports
+// the one that evicts first.
+func (m *Machine) short(what string, signals []string, suffix string, free, size uint64, text func(uint64) string) []Finding {
+	var limit uint64
+	signal := ""
+	for _, s := range signals {
+		if l, set := threshold(m.Node.Kubelet.EvictionHard[s+suffix], size); set && (signal == "" || l > limit) {
+			limit, signal = l, s+suffix
+		}
+	}
+	if signal == "" {
 		return nil
 	}
 	seen := fmt.Sprintf("%s: %s (%d%%) free, and pods are evicted below %s (%s)", what, text(free), percent(free, size),
@@ -118,7 +157,7 @@ func checkMemory(_ context.Context, m *Machine) []Finding {
 	if err != nil {
 		return skip("%v", err)
 	}
-	found := m.short("memory.available", "memory", available, total, bytesText)
+	found := m.short("memory", []string{"memory"}, ".available", available, total, bytesText)
 	if len(found) > 0 {
 		found[0].Do = "stop what is not needed, or add memory"
 	}
@@ -163,7 +202,7 @@ func checkMounts(_ context.Context, m *Machine) []Finding {
 	if err != nil {
 		return fail("check that the folders above --root-dir are readable", "%v", err)
 	}
-	all, err := m.mounts()
+	all, err := m.mounts(m.RunningPID)
 	if err != nil {
 		return fail("mount /proc", "%v", err)
 	}

@@ -270,10 +270,13 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"none": {wrong: func(r *rig) { r.Node.Kubelet.StaticPodPath = "" }, check: "manifests", result: OK,
 			says: "playlet run"},
 
-		"disk": {check: "disk", result: OK, says: "free for pods 50.0 GiB (50%)"},
-		"full": {wrong: func(r *rig) { r.system.disk.Free = 5 << 30 }, check: "disk", result: Fail,
+		"mounts of the agent": {wrong: sharedForTheAgent, check: "mounts", result: OK, says: "shared"},
+
+		"disk":  {check: "disk", result: OK, says: "free for pods, logs and images 50.0 GiB (50%)"},
+		"disks": {wrong: imagesElsewhere, check: "disk", result: OK, says: "free for pods and logs 50.0 GiB (50%); for images 50.0 GiB (50%)"},
+		"full": {wrong: func(r *rig) { imagesElsewhere(r); r.system.disk.Free = 5 << 30 }, check: "disk", result: Fail,
 			says: "pods are evicted below 10.0 GiB (nodefs.available)"},
-		"nearly full": {wrong: func(r *rig) { r.system.disk.Free = 12 << 30 }, check: "disk", result: Warn,
+		"nearly full": {wrong: func(r *rig) { imagesElsewhere(r); r.system.disk.Free = 12 << 30 }, check: "disk", result: Warn,
 			says: "nodefs.available"},
 		"no inodes": {wrong: func(r *rig) { r.system.disk.InodesFree = 10 }, check: "disk", result: Fail, says: "10 inodes"},
 		"for images": {wrong: func(r *rig) { r.system.disk.Free = 14 << 30 }, check: "disk", result: Fail,
@@ -358,6 +361,15 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		})
 	}
 }
+
+// sharedForTheAgent has mounts that are shared in the mount namespace of the running agent alone.
+func sharedForTheAgent(r *rig) {
+	r.write(r.Proc+"/88/mountinfo", "1 0 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n")
+	r.write(r.Proc+"/self/mountinfo", "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n")
+	r.Running, r.RunningPID = true, 88
+}
+
+func imagesElsewhere(r *rig) { r.system.devices = map[string]uint64{r.runtime.images: 2} }
 
 func kubeletElsewhere(r *rig) {
 	r.process("77", "kubelet")

@@ -28,6 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fakeSystem is a kernel with configured answers.
 type fakeSystem struct {
 	disk         Disk
+	devices      map[string]uint64 // of folders on other file systems than the root folder's
 	diskErr      error
 	unwritable   map[string]bool
 	wall         []time.Time // one an answer
@@ -41,7 +42,9 @@ func (s *fakeSystem) Disk(path string) (Disk, error) {
 	if strings.HasSuffix(path, "fs/cgroup") {
 		return Disk{Type: s.cgroupsMagic}, nil
 	}
-	return s.disk, s.diskErr
+	disk := s.disk
+	disk.Device = s.devices[path]
+	return disk, s.diskErr
 }
 
 func (s *fakeSystem) Writable(path string) error {

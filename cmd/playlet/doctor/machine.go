@@ -28,6 +28,11 @@ type Machine struct {
 	// Service is the unit file of the installed service, if its flags are checked. Unread is that file if only root can read it
 	// or its configuration.
 	Service, Unread string
+	// Running means that the flags of the running agent are checked. RunningPID is its process, 0 if that cannot be seen. Unasked
+	// is the reason that no agent was found, or nil.
+	Running    bool
+	RunningPID int
+	Unasked    error
 	// CNIConfDir and CNIBinDirs are from the command line; empty: the runtime is asked.
 	CNIConfDir string
 	CNIBinDirs []string
@@ -89,6 +94,8 @@ type Disk struct {
 	Size, Free uint64
 	// Inodes is 0 where the file system has no fixed number of them.
 	Inodes, InodesFree uint64
+	// Device is the ID of the device, stat(2). Two folders with the same one share the space.
+	Device uint64
 	// Type is the kernel's magic number, statfs(2).
 	Type int64
 }
@@ -162,8 +169,13 @@ func (kernel) Disk(path string) (Disk, error) {
 	if err := unix.Statfs(path, &fs); err != nil {
 		return Disk{}, &os.PathError{Op: "statfs", Path: path, Err: err}
 	}
+	var at unix.Stat_t
+	if err := unix.Stat(path, &at); err != nil {
+		return Disk{}, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
 	block := uint64(fs.Bsize) //nolint:gosec // a size
-	return Disk{Size: fs.Blocks * block, Free: fs.Bavail * block, Inodes: fs.Files, InodesFree: fs.Ffree, Type: fs.Type}, nil
+	return Disk{Size: fs.Blocks * block, Free: fs.Bavail * block, Inodes: fs.Files, InodesFree: fs.Ffree, Type: fs.Type,
+		Device: at.Dev}, nil
 }
 
 func (kernel) Writable(path string) error {

@@ -14,9 +14,11 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/endpoint"
@@ -44,17 +46,41 @@ var ErrStreamEnded = errors.New("the agent has ended the stream")
 type Client struct {
 	socket string
 	http   *http.Client
+	// agent is the PID of the process behind the last connection, by SO_PEERCRED of unix(7). It is 0 if the process is in a PID
+	// namespace that this process cannot see.
+	agent atomic.Int32
 }
 
 // NewClient returns a client of the agent on the socket. It does not connect yet.
 func NewClient(socket string) *Client {
 	dialer := net.Dialer{Timeout: dialTimeout}
-	return &Client{socket: socket, http: &http.Client{Transport: &http.Transport{
+	c := &Client{socket: socket}
+	c.http = &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", socket)
+			conn, err := dialer.DialContext(ctx, "unix", socket)
+			if err == nil {
+				c.agent.Store(peer(conn))
+			}
+			return conn, err
 		},
 		DisableKeepAlives: true, ResponseHeaderTimeout: callTimeout,
-	}}}
+	}}
+	return c
+}
+
+// peer returns the PID of the process that listens for conn; 0 if it is unknown.
+func peer(conn net.Conn) int32 {
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return 0
+	}
+	var pid int32
+	_ = raw.Control(func(fd uintptr) { // an unknown PID is 0
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid = cred.Pid
+		}
+	})
+	return pid
 }
 
 // Filter selects pods; an empty field selects all.
@@ -88,9 +114,14 @@ func (c *Client) WatchEvents(ctx context.Context, filter Filter, f func(*v1.Even
 	return stream(ctx, c, "/v1/events", filter.query(true), f)
 }
 
-// Version returns the agent's version.
+// Version returns the agent's version. Its PID is the one by which this process knows the agent, or 0. An agent in another PID
+// namespace reports a PID that belongs to another process here.
 func (c *Client) Version(ctx context.Context) (*Version, error) {
-	return get[Version](ctx, c, "/v1/version", "")
+	v, err := get[Version](ctx, c, "/v1/version", "")
+	if err == nil {
+		v.PID = int(c.agent.Load())
+	}
+	return v, err
 }
 
 // Inspect returns the inspection of the actor at the path.
@@ -188,12 +219,22 @@ func (c *Client) explain(err error) error {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("%w (nobody listens on %s any more): %s", ErrNotRunning, c.socket, advice)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("no permission to open %s: root may ask the agent, and the group of its flag --admin-socket-group",
-			c.socket)
+		return permissionError{c.socket}
 	default:
 		return fmt.Errorf("asking the agent on %s: %w", c.socket, err)
 	}
 }
+
+// permissionError is the error of a socket that this user may not open.
+type permissionError struct{ socket string }
+
+// Error implements error.
+func (e permissionError) Error() string {
+	return "no permission to open " + e.socket + ": root may ask the agent, and the group of its flag --admin-socket-group"
+}
+
+// Unwrap returns [fs.ErrPermission].
+func (permissionError) Unwrap() error { return fs.ErrPermission }
 
 // Images lists the images on the node.
 func (c *Client) Images(ctx context.Context) (*Images, error) { return get[Images](ctx, c, images, "") }

@@ -149,8 +149,10 @@ type Version struct {
 	Kubernetes string `json:"kubernetes,omitempty"` // the tested release
 	Go         string `json:"go"`
 	Platform   string `json:"platform"`
-	PID        int    `json:"pid,omitempty"`
+	PID        int    `json:"pid,omitempty"`     // in the PID namespace of the reader; 0 if it cannot see the process
 	RootDir    string `json:"rootDir,omitempty"` // --root-dir
+	// Args are the agent's flags, without secrets; empty, and not nil, for an agent without flags.
+	Args []string `json:"args,omitzero"`
 	// Since is when the process began to listen.
 	Since   time.Time `json:"since,omitzero"`
 	Runtime *Runtime  `json:"runtime,omitempty"`
