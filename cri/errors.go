@@ -25,6 +25,8 @@ type CallError struct {
 	// Reason is one of the sentinels of k8s.io/cri-api/pkg/errors if the runtime reported one (ErrRegistryUnavailable …), else
 	// nil; see errors.Is.
 	Reason error
+	// Inferred is set if Reason follows from the code or the text, and the runtime did not report it by its name.
+	Inferred bool
 	// Err is the gRPC status, or the context's error when NotSent.
 	Err error
 }
@@ -74,7 +76,7 @@ func (e *PermanentError) Unwrap() error { return e.CallError }
 // newCallError wraps err in its type. answered distinguishes a status of the runtime from one invented by the gRPC client.
 func newCallError(call, object string, answered bool, err error) error {
 	e := &CallError{Call: call, Object: object, Answered: answered, Err: err}
-	e.Reason = reasonOf(e)
+	e.Reason, e.Inferred = reasonOf(e)
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.Unimplemented:
 		if answered {
@@ -86,26 +88,26 @@ func newCallError(call, object string, answered bool, err error) error {
 
 // reasonOf returns the reason that CRI transports as the first word of a message, since gRPC statuses carry no Go error
 // (cri-api/pkg/errors).
-func reasonOf(e *CallError) error {
+func reasonOf(e *CallError) (reason error, inferred bool) {
 	msg := status.Convert(e.Err).Message()
 	for _, sentinel := range []error{
 		crierrors.ErrRegistryUnavailable, crierrors.ErrSignatureValidationFailed,
 		crierrors.ErrRROUnsupported, crierrors.ErrImageVolumeMountFailed,
 	} {
 		if strings.HasPrefix(msg, sentinel.Error()) {
-			return sentinel
+			return sentinel, false
 		}
 	}
 	// A reachable runtime that answers a pull with "unavailable" refers to the registry, unless it is still starting itself.
 	if e.Call != "PullImage" || !e.Answered {
-		return nil
+		return nil, false
 	}
 	switch code := status.Code(e.Err); {
 	case code == codes.Unavailable && !notInitialized(msg), (code == codes.Unknown || code == codes.DeadlineExceeded) &&
 		registryAway(msg):
-		return crierrors.ErrRegistryUnavailable
+		return crierrors.ErrRegistryUnavailable, true
 	}
-	return nil
+	return nil, false
 }
 
 // containerd has no code for an unreachable registry. These are its messages, in all versions: its HTTP client got no answer, or

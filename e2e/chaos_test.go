@@ -40,7 +40,7 @@ terminationGracePeriodSeconds: 1`))
 		report := filepath.Join(t.TempDir(), "report")
 		out, notes, code := playlet(t, "chaos", "run", "builtin:"+name, "--report="+report, socket)
 		t.Log(out)
-		if code != 0 || !strings.Contains(out, "passed: steady after ") {
+		if code != 0 || !strings.Contains(out, "passed: the node was steady again after ") {
 			t.Errorf("%s: %d %s", name, code, notes)
 		}
 	}
@@ -56,7 +56,7 @@ terminationGracePeriodSeconds: 1`))
 			return nil
 		})
 	}
-	awaitEvents(t, c, "default", n.Name, map[string]int32{"Warning Chaos : rule 1, kill pods/** --seed=12, acted 4 times, on ": 1})
+	awaitEvents(t, c, "default", n.Name, map[string]int32{"Warning Chaos : playlet chaos injected 4 faults on purpose (rule 1: kill pods/** --seed=12) into ": 1})
 	out, notes, _ := playlet(t, "chaos", "list", "-o", "json", socket)
 	var list struct {
 		Rules []struct {

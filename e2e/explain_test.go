@@ -118,7 +118,7 @@ func TestBrokenPodsNameTheirCause(t *testing.T) {
 	}
 
 	want := map[string]situation{
-		"default/" + onNode("stuck"): {cause: "the pod is ending because no source lists it any more: " +
+		"default/" + onNode("stuck"): {cause: "the pod is ending because its manifest " + a.ManifestDir + "/stuck.yaml was removed or no longer contains it: " +
 			"container c has up to 700s to run its pre-stop hook (sleep 600s) and to stop"},
 		"default/" + onNode("changed"): {cause: "a pod of the same name is still ending"},
 	}

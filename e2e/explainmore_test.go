@@ -57,7 +57,7 @@ func TestTroublesOfTheNodeNameTheirCause(t *testing.T) {
 	write("plugin", sleeps)
 	must(t, a.Remove("last.yaml"))
 	must(t, a.Remove("busy.yaml"))
-	const ending = "the pod is ending because no source lists it any more: "
+	ending := "the pod is ending because its manifest " + a.ManifestDir + "/last.yaml was removed or no longer contains it: "
 	// The runtime misses the plugin, too, and may say so before the pod's sandbox is tried.
 	n += prove(t, a, map[string]situation{
 		here("plugin"): {cause: "the CNI plugin movable is not installed in ", or: "network is not ready: "},

@@ -141,12 +141,12 @@ containers:
 
 		awaitPod(t, a, "missing", saysWaiting("ErrImagePull", missing, "not found"))
 		awaitLogged(t, a, "a pod waits", onNode("missing"), "ErrImagePull", missing)
-		awaitPod(t, a, "away", saysWaiting("RegistryUnavailable", away, "connection refused"))
+		awaitPod(t, a, "away", saysWaiting("ErrImagePull", away, "connection refused"))
 		awaitPod(t, a, "never", saysWaiting("ErrImageNeverPull", never, "Never"))
 		awaitPod(t, a, "invalid", saysWaiting("InvalidImageName", "Not/A:Name"))
 		up(t, s, "invalid", "good")
 		awaitPod(t, a, "missing", saysWaiting("ImagePullBackOff", missing, "not found"))
-		awaitPod(t, a, "away", saysWaiting("ImagePullBackOff", away, "RegistryUnavailable"))
+		awaitPod(t, a, "away", saysWaiting("ImagePullBackOff", away, "ErrImagePull"))
 		for _, pod := range []string{"missing", "never", "away"} {
 			awaitPod(t, a, pod, inPhase(corev1.PodPending))
 			if all := containersOf(t, s, pod); len(all) > 0 {

@@ -32,6 +32,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/cluster"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/parts/install"
+	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
 // readmesNode is the newcomer's machine with a containerd and an agent of README's first line.
@@ -167,6 +168,14 @@ func (m *newcomer) startContainerd() *readmesNode {
 	m.write("/etc/cni/net.d/10-pods.conflist", network)
 	runtime := goes(t, m.command(context.WithoutCancel(t.Context()), "containerd"))
 	t.Cleanup(func() { runtime.ends(syscall.SIGTERM, 0) })
+	t.Cleanup(func() { // a failed test leaves pods, and interfaces on which later tests would wait
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
+		defer cancel()
+		socket := fmt.Sprintf("/proc/%d/root/run/containerd/containerd.sock", m.init)
+		if err := stack.RemovePods(ctx, socket); err != nil && !t.Failed() {
+			t.Error(err)
+		}
+	})
 	return n
 }
 

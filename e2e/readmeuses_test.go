@@ -174,7 +174,7 @@ var uses = []use{
 	}},
 	{"playlet trace web --critical-path", []run{{command: "playlet trace web --critical-path", want: `ms`}}},
 	{"playlet chaos kill pods/web", []run{{command: "playlet chaos kill pods/web", want: `.`}}},
-	{"playlet chaos run builtin:kills", []run{{command: "playlet chaos run builtin:kills", want: `passed: steady after`}}},
+	{"playlet chaos run builtin:kills", []run{{command: "playlet chaos run builtin:kills", want: `passed: the node was steady again after`}}},
 	{"playlet observatory", []run{{command: "playlet observatory", want: `http://127\.0\.0\.1:4195/`, then: func(n *readmesNode, out string) {
 		serves(n.t, regexp.MustCompile(`http://\S+`).FindString(out), "<html")
 	}}}},

@@ -32,6 +32,8 @@ type SourcePodsWanted struct {
 	// UnreadNames are the pods of Unread manifests, by path, as namespace/name without the node's name. A path is absent unless
 	// all of its names are known. A running pod of another name is not the manifest's. Immutable.
 	UnreadNames map[string][]string
+	// Manifests are the paths of the manifests of Pods, by namespace/name, of a source that reads files. Immutable.
+	Manifests map[string]string
 	// Stale are the UIDs of Pods that come from an earlier version of a manifest; immutable. A running pod of such a name may be
 	// of a later version, which cannot be read.
 	Stale map[string]bool

@@ -15,8 +15,9 @@
 // The back-off belongs to the image with its credentials, so that a changed Secret is tried at once. Credentials (credentials.go)
 // are tried in this order: the pod's pull secrets, the most specific first; the node's docker configuration; credential provider
 // plugins (provider), which may require a token of the pod's service account; none. Credentials are removed from the runtime's
-// messages before any use. A registry that cannot be reached, or that answers 502, 503 or 504, results in RegistryUnavailable.
-// The CRI reports no progress of a pull, so its duration or its place in the queue is shown.
+// messages before any use. A failed pull results in ErrImagePull, and in RegistryUnavailable only if the runtime reports that by
+// name, as with the kubelet: CRI-O does, containerd does not. The CRI reports no progress of a pull, so its duration or its place
+// in the queue is shown.
 //
 // The credentials of each pull are recorded on disk (pullrecord), in the kubelet's files. A look also reads the image's record.
 // imagePullCredentialsVerificationPolicy decides from it which pods may use the image. A refused pod gets a pull of its own or,

@@ -225,6 +225,11 @@ func TestReasonsComeFromTheirCauses(t *testing.T) {
 			call(true, codes.Unknown, "RegistryUnavailable: 503", crierrors.ErrRegistryUnavailable),
 			messages.ReasonRegistryUnavailable, messages.ReasonRegistryUnavailable, failed,
 		},
+		"the registry is away, without a code": {
+			&cri.CallError{Call: "PullImage", Object: "img", Answered: true, Reason: crierrors.ErrRegistryUnavailable, Inferred: true,
+				Err: status.Error(codes.Unavailable, "503")},
+			messages.ReasonErrImagePull, messages.ReasonImageInspectError, failed,
+		},
 		"a bad signature": {
 			call(true, codes.Unknown, "SignatureValidationFailed: key", crierrors.ErrSignatureValidationFailed),
 			"SignatureValidationFailed", "SignatureValidationFailed", failed,

@@ -156,7 +156,7 @@ func TestRealCausesHaveTheirReasons(t *testing.T) {
 	}{
 		{"broken:1", v1.PullIfNotPresent, messages.ReasonImageInspectError}, // by the injected fault, which occurs once
 		{"missing:1", v1.PullAlways, messages.ReasonErrImagePull},
-		{"away:1", v1.PullAlways, messages.ReasonRegistryUnavailable},
+		{"away:1", v1.PullAlways, messages.ReasonErrImagePull},
 		{"said:1", v1.PullAlways, messages.ReasonRegistryUnavailable},
 		{"forged:1", v1.PullAlways, "SignatureValidationFailed"},
 		{"none:1", v1.PullNever, messages.ReasonErrImageNeverPull},

@@ -107,12 +107,18 @@ func failure(err error, code string) outcome {
 	switch {
 	case cri.IsUnavailable(err), cri.IsNotSent(err), errors.Is(err, cri.ErrOperationsClosed):
 		return outcome{result: unreachable, code: messages.ReasonRuntimeUnavailable, msg: text, cause: cause}
-	case errors.Is(err, crierrors.ErrRegistryUnavailable):
+	case errors.Is(err, crierrors.ErrRegistryUnavailable) && !inferred(err):
 		code = messages.ReasonRegistryUnavailable
 	case errors.Is(err, crierrors.ErrSignatureValidationFailed):
 		code = crierrors.ErrSignatureValidationFailed.Error()
 	}
 	return outcome{result: failed, code: code, msg: text, cause: cause}
+}
+
+// inferred reports whether the runtime did not report the reason of an error by its name. The kubelet would not know the reason.
+func inferred(err error) bool {
+	e, ok := errors.AsType[*cri.CallError](err)
+	return ok && e.Inferred
 }
 
 // imageName is a parsed image name.

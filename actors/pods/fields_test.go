@@ -14,18 +14,18 @@ func TestUnsupportedFieldsAreFoundOnce(t *testing.T) {
 	pod := &v1.Pod{}
 	pod.UID = types.UID("u")
 	pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}}}
-	e := &entry{wanted: &desiredPod{pod, messages.APIServer}}
+	e := &entry{wanted: &desiredPod{pod: pod, source: messages.APIServer}}
 	first := e.unsupported()
 	if first == nil || e.unsupported() != first {
 		t.Errorf("%+v", first)
 	}
 	changed := pod.DeepCopy()
 	changed.Spec.Volumes = nil
-	e.wanted = &desiredPod{changed, messages.APIServer}
+	e.wanted = &desiredPod{pod: changed, source: messages.APIServer}
 	if why := e.unsupported(); why != nil {
 		t.Errorf("the next version is held: %+v", why)
 	}
-	e.wanted = &desiredPod{pod, messages.APIServer}
+	e.wanted = &desiredPod{pod: pod, source: messages.APIServer}
 	if again := e.unsupported(); again == nil || again == first {
 		t.Errorf("%+v", again)
 	}

@@ -152,7 +152,8 @@ func (a *actor) spawn(ctx supervisors.Context, e *entry) {
 	lingers := e.record.Final != nil && e.audited != nil && e.audited.Alive()
 	e.life = life{order: a.order, generation: 1, failed: ctx.Now(), lingers: lingers}
 	if e.wanted != nil {
-		if e.source = e.wanted.source; e.source == messages.APIServer {
+		e.source, e.manifest = e.wanted.source, e.wanted.manifest
+		if e.source == messages.APIServer {
 			e.allocation = e.lastAllocation()
 		}
 		e.setPod(e.wanted.pod)

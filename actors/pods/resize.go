@@ -19,7 +19,8 @@ import (
 // takePod takes the source's current version of the pod. The allocation stays.
 func (e *entry) takePod() {
 	was := e.pod
-	if e.source = e.wanted.source; e.source == messages.APIServer && e.desired != nil {
+	e.source, e.manifest = e.wanted.source, e.wanted.manifest
+	if e.source == messages.APIServer && e.desired != nil {
 		countRequested(e.desired, e.wanted.pod)
 	}
 	if e.source == messages.APIServer && e.allocation == nil && was != nil {

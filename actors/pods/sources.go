@@ -176,7 +176,7 @@ func (a *actor) sourceSays(ctx supervisors.Context, m messages.SourcePodsWanted)
 		said := a.sources.lists[s]
 		for _, p := range said.Pods {
 			if e := a.entry(string(p.UID), fullName(p), ctx.Now()); e.wanted == nil {
-				e.wanted = &desiredPod{p, s}
+				e.wanted = &desiredPod{p, s, said.Manifests[fullName(p)]}
 				a.wanted = append(a.wanted, e)
 			}
 		}

@@ -49,6 +49,23 @@ var edges = map[state]map[state]string{
 type desiredPod struct {
 	pod    *v1.Pod
 	source messages.Address
+	// manifest is the path of its manifest, of a source that reads files.
+	manifest string
+}
+
+// unlisted returns the reason for the end of a pod that no source lists any more.
+func (e *entry) unlisted() string {
+	switch {
+	case e.source == messages.Submit:
+		return "it was removed (playlet rm)"
+	case e.source == messages.File && e.manifest != "":
+		return "its manifest " + e.manifest + " was removed or no longer contains it"
+	case e.source == messages.URL:
+		return "the manifests at --manifest-url no longer contain it"
+	case e.source == messages.APIServer:
+		return "its object is gone from the API server"
+	}
+	return "no source lists it any more"
 }
 
 // entry is the state of one pod.
@@ -89,6 +106,7 @@ type life struct {
 	resizeState
 	allocating      allocationState
 	source          messages.Address
+	manifest        string
 	order           int64
 	ending          *messages.Ending
 	generation      uint64           // of the desired state
@@ -193,8 +211,7 @@ func next(e *entry, v *view) (state, effects) {
 		case e.wanted == nil && v.successor:
 			return ending, effects{renew: true, end: &messages.Ending{Reason: "a changed manifest takes its place", Since: v.now}}
 		case e.wanted == nil:
-			return ending, effects{renew: true, end: &messages.Ending{Reason: "no source lists it any more", Since: v.now,
-				Grace: e.within}}
+			return ending, effects{renew: true, end: &messages.Ending{Reason: e.unlisted(), Since: v.now, Grace: e.within}}
 		case e.deleted():
 			return ending, effects{renew: true, end: deletion(v.now, e.wanted.pod), take: true}
 		case e.state == finished && v.up && e.endedWithMachine():

@@ -71,6 +71,39 @@ func commandsOf(text string) (out []string) {
 	return out
 }
 
+var (
+	bracket     = regexp.MustCompile(` ?\[[^]]*\]`)
+	readmeLines = regexp.MustCompile(`(?m)^(?:sudo )?playlet .*`)
+)
+
+// readmeCommandsOf returns the commands of the usage blocks of a README, without and with the optional parts in [brackets]. Each
+// alternative of a part is in one of them.
+func readmeCommandsOf(text string) (out []string) {
+	for i, block := range strings.Split("\n"+text, "\n```") {
+		if i%2 == 0 {
+			continue
+		}
+		for _, line := range readmeLines.FindAllString(block, -1) {
+			line, _, _ = strings.Cut(line, "  ")
+			most := 0
+			for choice := 0; choice <= most; choice++ {
+				out = append(out, bracket.ReplaceAllStringFunc(line, func(part string) string {
+					lead, inner, _ := strings.Cut(strings.TrimSuffix(part, "]"), "[")
+					options := strings.Split(inner, " | ")
+					if before, last, found := strings.Cut(inner, "|"); found && len(options) == 1 { // -o mermaid|perfetto
+						options = []string{before, before[:strings.LastIndex(before, " ")+1] + last}
+					}
+					if most = max(most, len(options)); choice == 0 {
+						return ""
+					}
+					return lead + options[min(choice, len(options))-1]
+				}))
+			}
+		}
+	}
+	return out
+}
+
 // checkCommand returns why a command of a page cannot be right: an unknown command, flag, program or path.
 func checkCommand(command string) error {
 	command, _, _ = strings.Cut(command, "  #")
@@ -104,16 +137,27 @@ func checkCommand(command string) error {
 
 // checkPlaylet parses arguments as the program does, and runs nothing.
 func checkPlaylet(args []string) error {
-	root := newRoot()
-	cmd, rest, err := root.Find(args)
+	cmd, err := parsePlaylet(args)
 	if err != nil {
 		return err
 	}
+	return cmd.ValidateArgs(cmd.Flags().Args())
+}
+
+// parsePlaylet finds the command of arguments and parses its flags.
+func parsePlaylet(args []string) (*cobra.Command, error) {
+	cmd, rest, err := newRoot().Find(args)
+	if err != nil {
+		return nil, err
+	}
 	cmd.InitDefaultHelpFlag()
 	if err := cmd.ParseFlags(rest); err != nil {
-		return err
+		return nil, err
 	}
-	return cmd.ValidateArgs(cmd.Flags().Args())
+	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // the argument may be an unknown command
+		return cmd, cmd.ValidateArgs(cmd.Flags().Args())
+	}
+	return cmd, nil
 }
 
 // flagNames returns the flags of all commands.
@@ -155,6 +199,35 @@ func TestDocs_CommandsFlagsAndLinksExist(t *testing.T) {
 	}
 	if n < 20 {
 		t.Errorf("%d commands found in docs, want 20 at least", n)
+	}
+}
+
+func TestReadme_CommandsExist(t *testing.T) {
+	for file, least := range map[string]int{"../../README.md": 16, "README.md": 25} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		commands := readmeCommandsOf(string(text))
+		for _, command := range commands {
+			words := strings.Fields(strings.TrimPrefix(command, "sudo "))
+			if _, err := parsePlaylet(words[1:]); err != nil { // some optional parts exclude others
+				t.Errorf("%s: %q: %v", file, command, err)
+			}
+		}
+		if len(commands) < least {
+			t.Errorf("%s: %d commands found, want %d at least: %q", file, len(commands), least, commands)
+		}
+	}
+	got := readmeCommandsOf("\n```\nplaylet a[/b] [c | d] [-o e|f]  # g\n```\n")
+	if _, err := parsePlaylet([]string{"pods", "--nope"}); err == nil {
+		t.Error("an unknown flag passes")
+	}
+	if _, err := parsePlaylet([]string{"bogus"}); err == nil {
+		t.Error("an unknown command passes")
+	}
+	if want := []string{"playlet a", "playlet a/b c -o e", "playlet a/b d -o f"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

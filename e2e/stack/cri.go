@@ -42,6 +42,22 @@ func dial(socket string) (*CRI, error) {
 // Close ends the connection.
 func (c *CRI) Close() error { return c.conn.Close() }
 
+// RemovePods stops and removes each sandbox of the runtime behind the socket, with its containers and its network.
+func RemovePods(ctx context.Context, socket string) error {
+	c, err := dial(socket)
+	if err != nil {
+		return err
+	}
+	all, err := c.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
+	errs := []error{err}
+	for _, s := range all.GetItems() {
+		_, stopErr := c.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: s.Id})
+		_, err := c.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: s.Id})
+		errs = append(errs, stopErr, err)
+	}
+	return errors.Join(append(errs, c.Close())...)
+}
+
 // Sandboxes lists every sandbox that the runtime knows, ready or not.
 func (s *Stack) Sandboxes(ctx context.Context) ([]*runtimeapi.PodSandbox, error) {
 	resp, err := s.client.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})

@@ -192,6 +192,14 @@ func (e *Engine) identity(a messages.Address) string {
 	return p.Namespace + "/" + p.Name + strings.TrimPrefix(string(a), string(pod))
 }
 
+// shown returns the name of an actor for people: its path, with the pod's name in place of its UID.
+func (e *Engine) shown(a messages.Address) string {
+	if name := e.identity(a); name != string(a) {
+		return "pods/" + name
+	}
+	return a.String()
+}
+
 // List are the rules in force and those that ended last, the oldest first.
 func (e *Engine) List() []Status {
 	e.mu.Lock()

@@ -274,12 +274,13 @@ func TestWhatWasDoneIsReported(t *testing.T) {
 		e.Before(to("images"))
 	}
 	c.Step(reportEvery)
-	if got := <-reports; got != "rule 1, drop ** --seed=1, acted 100 times, on 2 actors: images, volumes" {
+	if got := <-reports; got != "playlet chaos injected 100 faults on purpose (rule 1: drop ** --seed=1) into 2 parts of the node agent: "+
+		"images, volumes; containers keep running" {
 		t.Error(got)
 	}
 	e.Before(to("volumes"))
 	c.Step(reportEvery)
-	if got := <-reports; !strings.Contains(got, "acted 101 times") || len(reports) > 0 {
+	if got := <-reports; !strings.Contains(got, "injected 101 faults") || len(reports) > 0 {
 		t.Error(got, len(reports))
 	}
 	e.Before(to("volumes"))
@@ -289,7 +290,7 @@ func TestWhatWasDoneIsReported(t *testing.T) {
 	for text := range reports {
 		all = append(all, text)
 	}
-	if len(all) == 0 || !strings.HasPrefix(all[len(all)-1], "rule 1, ") || !strings.Contains(all[len(all)-1], ", on 2 actors: ") {
+	if len(all) == 0 || !strings.HasPrefix(all[len(all)-1], "playlet chaos injected ") || !strings.Contains(all[len(all)-1], " into 2 parts of the node agent: ") {
 		t.Errorf("what was pending at the end is not reported: %q", all)
 	}
 }
@@ -315,7 +316,7 @@ func TestEachRuleIsReportedOnce(t *testing.T) {
 	for _, a := range []messages.Address{"images", "volumes", "events", "prober", "stats", "logs", "status"} {
 		e.Before(to(a))
 	}
-	if got := all[len(all)-1]; !strings.HasSuffix(got, ", acted 7 times, on 7 actors: events, images, logs, prober, stats, 2 more") {
+	if got := all[len(all)-1]; !strings.HasSuffix(got, " into 7 parts of the node agent: events, images, logs, prober, stats, 2 more; containers keep running") {
 		t.Error(got)
 	}
 	e.Close()

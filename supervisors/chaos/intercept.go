@@ -108,7 +108,7 @@ func (e *Engine) allowKill(d supervisors.Delivery) bool {
 // reportActed reports the effects of a rule since the last report.
 func (e *Engine) reportActed(r *rule) {
 	r.mu.Lock()
-	news, text := r.status.Acted-r.reported, r.status.sentence()
+	news, text := r.status.Acted-r.reported, r.status.sentence(e.shown)
 	r.reported = r.status.Acted
 	if r.report != nil {
 		r.report.Stop()
@@ -120,16 +120,23 @@ func (e *Engine) reportActed(r *rule) {
 	}
 }
 
-// sentence describes the effects of a rule.
-func (s *Status) sentence() string {
+// sentence describes the effects of a rule to a reader of Events who may not know of the rule. name returns the name of an actor.
+func (s *Status) sentence(name func(messages.Address) string) string {
 	actors := slices.Sorted(maps.Keys(s.Actors))
-	var names []string
+	names := make([]string, 0, len(actors))
 	for _, a := range actors[:min(shownActors, len(actors))] {
-		names = append(names, a.String())
+		names = append(names, name(a))
 	}
 	if more := len(actors) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("rule %d, %s, acted %d times, on %d actors: %s", s.ID, s.Rule, s.Acted, len(actors),
-		strings.Join(names, ", "))
+	faults, parts := "1 fault", "1 part"
+	if s.Acted != 1 {
+		faults = fmt.Sprintf("%d faults", s.Acted)
+	}
+	if len(actors) != 1 {
+		parts = fmt.Sprintf("%d parts", len(actors))
+	}
+	return fmt.Sprintf("playlet chaos injected %s on purpose (rule %d: %s) into %s of the node agent: %s; "+
+		"containers keep running", faults, s.ID, s.Rule, parts, strings.Join(names, ", "))
 }

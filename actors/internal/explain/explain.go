@@ -51,7 +51,7 @@ type Explanation struct {
 
 // Pod explains a pod.
 func Pod(p *board.Pod) Explanation {
-	v := view{pod: p.Pod, is: p.Status}
+	v := view{pod: p.Pod, is: p.Status, source: p.Source}
 	if v.is == nil { // its actor has not reported yet
 		v.is = &v1.PodStatus{Phase: v1.PodPending}
 	}
@@ -112,7 +112,7 @@ func Waits(pod *v1.Pod, s *v1.PodStatus, r messages.Reason) string {
 
 // WaitsOf is Waits for a text that has named the container already: the sentence does not begin with its name.
 func WaitsOf(container string, pod *v1.Pod, s *v1.PodStatus, r messages.Reason) string {
-	return view{pod, s, container}.reason(r).Cause
+	return view{pod: pod, is: s, named: container}.reason(r).Cause
 }
 
 func problem(p messages.ManifestProblem) Finding {
@@ -160,6 +160,8 @@ type view struct {
 	is  *v1.PodStatus
 	// named is the container that the text before the sentence names.
 	named string
+	// source is where the pod comes from; empty if no remedy is shown.
+	source messages.Address
 }
 
 // evidence returns the facts behind the findings.

@@ -431,3 +431,36 @@ func TestPodsThatAreNotThere(t *testing.T) {
 		t.Error("there is something to say of nothing")
 	}
 }
+
+// An absent ConfigMap or Secret is created with kubectl in a cluster, and submitted on a standalone node.
+func TestAbsentObject_Remedy(t *testing.T) {
+	for _, c := range []struct {
+		source     messages.Address
+		kind, want string
+	}{
+		{messages.APIServer, "ConfigMap", "kubectl create configmap settings -n shop --from-file=FILE, or mark the reference optional"},
+		{messages.APIServer, "Secret", "kubectl create secret generic settings -n shop --from-file=FILE, or mark the reference optional"},
+		{messages.File, "ConfigMap", "submit it (playlet run -f FILE) or put it into the folder of --object-dir, or mark the reference optional"},
+		{messages.Submit, "Secret", "submit it (playlet run -f FILE) or put it into the folder of --object-dir, or mark the reference optional"},
+		{messages.APIServer, "Service", "create the Service shop/settings, or mark the reference optional"},
+	} {
+		for _, r := range []messages.Reason{{Code: "FailedMount", Volume: "v"}, {Code: "CreateContainerConfigError", Container: "c"}} {
+			r.Cause = messages.Cause{Code: messages.CauseObjectAbsent, Kind: c.kind, Name: "shop/settings"}
+			e := Pod(&board.Pod{Pod: &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}, Source: c.source, Waiting: &r})
+			if e.Remedy != c.want {
+				t.Errorf("%s of %s: %q, want %q", c.kind, c.source, e.Remedy, c.want)
+			}
+		}
+	}
+}
+
+func TestNode_EachCheckHasARemedy(t *testing.T) {
+	for _, name := range []string{"runtime", "supervisors", "sources", "pods", "listeners", "probes", "cluster", "dns", "identity", "shutdown"} {
+		e := Node([]Check{{Name: name, Failed: "problem", Notes: []string{"note"}}}, &board.Snapshot{})
+		for _, f := range append([]Finding{e.Finding}, e.Others...) {
+			if f.Code != name || f.Remedy == "" {
+				t.Errorf("%s of check %s has no remedy", f.Cause, name)
+			}
+		}
+	}
+}

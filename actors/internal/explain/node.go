@@ -23,7 +23,12 @@ var remedies = map[string]string{
 	"pods":        "check the agent's log and the node's disk",
 	"listeners":   "free the address, or configure another",
 	"probes":      "give the node more CPU, or reduce the number of probes",
-	"cluster":     "check that the API server can be reached and that the node's credentials have its rights",
+	"dns": "set clusterDNS (--cluster-dns) if pods need the names of Services; pods with dnsPolicy: Default use the node's " +
+		"resolver without this note",
+	"identity": "approve a certificate that awaits it (kubectl get csr), or change the setting named above; playlet help flags " +
+		"explains each",
+	"shutdown": "start logind (systemctl status systemd-logind) and see the agent's log, or set shutdownGracePeriod: 0s",
+	"cluster":  "check that the API server can be reached and that the node's credentials have its rights",
 }
 
 // pressures names the resource of each pressure.

@@ -26,13 +26,13 @@ func (v view) reason(r messages.Reason) Finding {
 		messages.ReasonPulling, messages.ReasonPullQueued:
 		v.image(&f, r, why)
 	case messages.ReasonFailedMount:
-		f.Cause, f.Remedy = volume(r, why)
+		f.Cause, f.Remedy = v.volume(r, why)
 	case messages.ReasonPermissionChange:
 		f.Cause = "containers wait for volume " + r.Volume + ": its files are being given to the pod's fsGroup"
 		f.WaitsFor, f.NextTry, f.Tries = "the last file", time.Time{}, 0
 		f.Remedy = "set fsGroupChangePolicy: OnRootMismatch where the files have the group already"
 	case messages.ReasonCreateConfig:
-		f.Cause, f.Remedy = needs(why, v.called(r.Container), v.called(r.Container)+" cannot be created: ")
+		f.Cause, f.Remedy = v.needs(why, v.called(r.Container), v.called(r.Container)+" cannot be created: ")
 	case messages.ReasonCreateContainer, messages.ReasonRunContainer, messages.ReasonStartError:
 		v.start(&f, why)
 	case messages.ReasonCrashLoopBackOff:
@@ -184,7 +184,7 @@ func Pull(image string, r messages.Reason) (cause, remedy string) {
 	return cause, remedy
 }
 
-func volume(r messages.Reason, why messages.Cause) (cause, remedy string) {
+func (v view) volume(r messages.Reason, why messages.Cause) (cause, remedy string) {
 	name := r.Volume
 	if name == "" {
 		return "the pod's folder cannot be created: " + short(why.Text), "check the node's disk"
@@ -193,7 +193,7 @@ func volume(r messages.Reason, why messages.Cause) (cause, remedy string) {
 		cause, remedy = s.about(why)
 		return "containers wait for volume " + name + ": " + cause, remedy
 	}
-	cause, remedy = needs(why, "volume "+name, "volume "+name+" cannot be mounted: ")
+	cause, remedy = v.needs(why, "volume "+name, "volume "+name+" cannot be mounted: ")
 	if remedy = cmp.Or(remedy, ofVolumes[why.Code]); remedy == "" && !r.Permanent {
 		remedy = "fix the cause named in the message; the mount is retried automatically"
 	}
@@ -201,13 +201,26 @@ func volume(r messages.Reason, why messages.Cause) (cause, remedy string) {
 }
 
 // needs explains the lack of an object that a container or volume refers to. Of another cause it is the text after otherwise.
-func needs(why messages.Cause, needer, otherwise string) (cause, remedy string) {
+func (v view) needs(why messages.Cause, needer, otherwise string) (cause, remedy string) {
 	s, ok := ofObjects[why.Code]
 	if !ok {
 		return otherwise + short(why.Text), ""
 	}
 	cause, remedy = s.about(why)
-	return cause + "; it is needed by " + needer, remedy
+	return cause + "; it is needed by " + needer, cmp.Or(v.supply(why), remedy)
+}
+
+// supply returns the remedy for an absent ConfigMap or Secret, where this pod comes from, or "".
+func (v view) supply(why messages.Cause) string {
+	create := map[string]string{"ConfigMap": "configmap", "Secret": "secret generic"}[why.Kind]
+	if why.Code != messages.CauseObjectAbsent || create == "" {
+		return ""
+	}
+	if v.source == messages.APIServer {
+		namespace, name, _ := strings.Cut(why.Name, "/")
+		return fmt.Sprintf("kubectl create %s %s -n %s --from-file=FILE, or mark the reference optional", create, name, namespace)
+	}
+	return "submit it (playlet run -f FILE) or put it into the folder of --object-dir, or mark the reference optional"
 }
 
 func (v view) start(f *Finding, why messages.Cause) {

@@ -90,7 +90,7 @@ func (e *Exposure) observatory(node *config.Node) {
 	}
 	e.Observatory = net.JoinHostPort(host, port)
 	if address, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !address.IsLoopback()) {
-		e.ObservatoryReason = "the observatory is open to other machines on " + e.Observatory + ", unencrypted, to anyone with " +
+		e.ObservatoryReason = "the web page is open to other machines on " + e.Observatory + ", unencrypted, to anyone with " +
 			"the token: --observatory-address is not a loopback address"
 	}
 }

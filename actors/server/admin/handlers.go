@@ -238,7 +238,7 @@ func (h *handlers) observatory(w http.ResponseWriter, _ *http.Request) error {
 	case err != nil:
 		return refuse(http.StatusServiceUnavailable, "%s", err.Error())
 	case at == nil:
-		return refuse(http.StatusNotFound, "the observatory is on no port: this agent was started without --observatory-address")
+		return refuse(http.StatusNotFound, "the web page is on no port: this agent was started without --observatory-address")
 	}
 	return answer(w, at)
 }

@@ -22,9 +22,9 @@ const (
 )
 
 const (
-	noToken = "the observatory needs its token: open the address that `playlet observatory` prints " +
+	noToken = "the web page needs its token: open the address that `playlet observatory` prints " +
 		"(run it as root on this node)"
-	wrongToken = "this is not the observatory's token: `playlet observatory` prints the address with the right one"
+	wrongToken = "this is not the web page's token: `playlet observatory` prints the address with the right one"
 )
 
 // tokenFilter admits clients with the token, and rejects requests of other sites.

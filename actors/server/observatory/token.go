@@ -49,7 +49,7 @@ func (t *Token) Load() error {
 		_, _ = rand.Read(random[:]) // it never fails
 		text = base64.RawURLEncoding.EncodeToString(random[:])
 		if err := atomicfile.WriteFile(t.path, []byte(text+"\n"), 0o600); err != nil {
-			return fmt.Errorf("keeping the observatory's token: %w", err)
+			return fmt.Errorf("keeping the web page's token: %w", err)
 		}
 	}
 	t.text = text

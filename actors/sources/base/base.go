@@ -81,8 +81,10 @@ type Desired struct {
 	Graces   map[string]int64 // this and the following: see SourcePodsWanted; immutable
 	Unread   []string
 	Names    map[string][]string
-	Stale    map[string]bool
-	Gone     map[string]bool
+	// Manifests is immutable, too.
+	Manifests map[string]string
+	Stale     map[string]bool
+	Gone      map[string]bool
 
 	logged problemlog.Log
 }
@@ -99,7 +101,8 @@ func (d *Desired) Log(ctx supervisors.Context, what, mended string) {
 func (d *Desired) Send(ctx supervisors.Context) {
 	if d.Known || len(d.Problems) > 0 {
 		ctx.Tell(messages.Pods, messages.SourcePodsWanted{Source: ctx.Self(), Pods: d.Pods, Problems: d.Problems,
-			Graces: d.Graces, Unknown: !d.Known, Unread: d.Unread, UnreadNames: d.Names, Stale: d.Stale, Gone: d.Gone})
+			Graces: d.Graces, Unknown: !d.Known, Unread: d.Unread, UnreadNames: d.Names, Manifests: d.Manifests,
+			Stale: d.Stale, Gone: d.Gone})
 	}
 }
 

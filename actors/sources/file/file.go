@@ -117,6 +117,7 @@ func (s *source) onLooked(ctx supervisors.Context, l readResult) {
 	for _, text := range l.notes {
 		ctx.Log().Warn(text)
 	}
+	s.desired.Manifests = l.manifests
 	s.desired.Problems, s.desired.Stale, s.desired.Gone = l.problems, l.stale, l.gone
 	s.desired.Unread, s.desired.Names = l.unread, l.names
 	if l.podsKnown {

@@ -56,6 +56,7 @@ type readResult struct {
 	unread    []string // this, names, stale and gone: see messages.SourcePodsWanted
 	names     map[string][]string
 	stale     map[string]bool // immutable
+	manifests map[string]string
 	gone      map[string]bool // immutable
 	changed   bool            // any of these differs from the previous result
 	checked   bool            // the regular check is done
@@ -160,7 +161,7 @@ func (r *reader) report(now time.Time, checked bool) readResult {
 	var holders map[string]string
 	l.pods, l.problems, holders = desired(r.files, r.holders)
 	r.dirty = r.dirty || !maps.Equal(holders, r.holders)
-	r.holders = holders
+	r.holders, l.manifests = holders, holders
 	l.unread, l.stale = unread(r.files)
 	l.names = namesOf(r.files, l.unread, r.opts.Node.NodeName)
 	if r.problem != nil && !r.missed {
@@ -183,7 +184,7 @@ func (r *reader) report(now time.Time, checked bool) readResult {
 	l.changed = l.podsKnown != r.last.podsKnown || !slices.Equal(l.pods, r.last.pods) ||
 		!slices.Equal(l.problems, r.last.problems) ||
 		!slices.Equal(l.unread, r.last.unread) || !maps.EqualFunc(l.names, r.last.names, slices.Equal) ||
-		!maps.Equal(l.stale, r.last.stale) || !maps.Equal(l.gone, r.last.gone)
+		!maps.Equal(l.manifests, r.last.manifests) || !maps.Equal(l.stale, r.last.stale) || !maps.Equal(l.gone, r.last.gone)
 	if due := r.due(); !due.IsZero() && (r.wakeAt.IsZero() || due.Before(r.wakeAt)) {
 		l.wakeAt, r.wakeAt = due, due
 	}

@@ -83,7 +83,7 @@ func TestChaosByHand(t *testing.T) {
 	}
 	r.eventually("an Event of the node", func() bool {
 		for text := range r.events("node") {
-			if strings.HasPrefix(text, "Warning Chaos : rule 1, kill pods/web-node --seed=") {
+			if strings.HasPrefix(text, "Warning Chaos : playlet chaos injected 1 fault on purpose (rule 1: kill pods/web-node --seed=") {
 				return true
 			}
 		}
@@ -125,7 +125,7 @@ func TestShippedExperimentsPass(t *testing.T) {
 			}
 			out, notes, code := r.playlet(args...)
 			t.Log(out)
-			if code != 0 || !strings.Contains(out, "passed: steady after ") && name != "staging" {
+			if code != 0 || !strings.Contains(out, "passed: the node was steady again after ") && name != "staging" {
 				t.Errorf("%d %s", code, notes)
 			}
 			data, err := os.ReadFile(filepath.Join(r.dir, "report"))
@@ -161,9 +161,9 @@ func TestAnExperimentFails(t *testing.T) {
 	}
 	pause := "{verb: pause, target: volumes, duration: 30s}"
 	for want, f := range map[string]func() (string, string, int){
-		"the command false: exit status 1":           func() (string, string, int) { return run(", command: [\"false\"]", pause) },
-		"more than maxTargets (3): nothing was done": func() (string, string, int) { return run("", "{verb: kill, target: '**'}") },
-		"1 pods are ready, and 2 have to be":         func() (string, string, int) { return run(", pods: 2", pause) },
+		"the command false: exit status 1":             func() (string, string, int) { return run(", command: [\"false\"]", pause) },
+		"more than maxTargets (3): nothing was done":   func() (string, string, int) { return run("", "{verb: kill, target: '**'}") },
+		"1 pods are ready, and the experiment needs 2": func() (string, string, int) { return run(", pods: 2", pause) },
 	} {
 		if out, notes, code := f(); code != 1 || !strings.Contains(notes, want) {
 			t.Errorf("%d %s%s\nwant %s", code, out, notes, want)
@@ -178,8 +178,8 @@ func TestAnExperimentFails(t *testing.T) {
 	}()
 	began := time.Now()
 	out, notes, code := run("", pause)
-	if code != 1 || !strings.Contains(out, "violated: container one of pod default/web-node is another: ") && !strings.Contains(out, "violated: pod default/web-node is not ready") ||
-		!strings.Contains(notes, "violation") || !strings.Contains(notes, "aborted") || time.Since(began) > 25*time.Second {
+	if code != 1 || !strings.Contains(out, "check failed: container one of pod default/web-node was replaced: ") && !strings.Contains(out, "check failed: pod default/web-node is not ready") ||
+		!strings.Contains(notes, "check") || !strings.Contains(notes, "aborted") || time.Since(began) > 25*time.Second {
 		t.Errorf("%d %s%s", code, out, notes)
 	}
 	if rules := r.agent.observatory.chaos.List(); !rules[len(rules)-1].Over {
@@ -211,7 +211,8 @@ func TestChaosIsInTheEventsOfAStandaloneNode(t *testing.T) {
 	if _, notes, code := r.playlet("chaos", "kill", "volumes", "--seed=4"); code != 0 {
 		t.Fatal(notes)
 	}
-	r.untilPrinted([]string{"events"}, "Chaos", "rule 1, kill volumes --seed=4, acted 1 times, on 1 actors: volumes")
+	r.untilPrinted([]string{"events"}, "Chaos", "playlet chaos injected 1 fault on purpose (rule 1: kill volumes --seed=4) into 1 part of the node agent: volumes; "+
+		"containers keep running")
 	if _, notes, code := r.playlet("chaos", "drop", "runtime", "--message=gets*", "--wait=false", "--count=-1", "--seed=9"); code != 0 {
 		t.Fatal(notes)
 	}
@@ -219,5 +220,5 @@ func TestChaosIsInTheEventsOfAStandaloneNode(t *testing.T) {
 	r.untilPrinted([]string{"chaos", "list"}, " 1 of any ")
 	r.stop()
 	r.start(nil)
-	r.untilPrinted([]string{"events"}, "rule 2, drop runtime --message=gets* --seed=9, acted 1 times, on 1 actors: runtime")
+	r.untilPrinted([]string{"events"}, "(rule 2: drop runtime --message=gets* --seed=9) into 1 part of the node agent: runtime")
 }

@@ -73,7 +73,7 @@ func TestCommandsOfARunningAgent(t *testing.T) {
 		t.Errorf("by the name in the manifest: %d %q %q", code, out, notes)
 	}
 	if _, notes, code := r.playlet("pods", "we", "-n", "default"); code != 1 ||
-		!strings.HasSuffix(notes, "there is no pod \"we\" in namespace \"default\"\n") {
+		!strings.HasSuffix(notes, "there is no pod \"we\" in namespace \"default\"; did you mean default/web? (playlet pods lists them)\n") {
 		t.Errorf("a name that is none: %d %q", code, notes)
 	}
 	if out, _, code := r.playlet("pods", "-o", "wide"); code != 0 || !strings.Contains(out, "sources/file") ||

@@ -26,7 +26,7 @@ func TestEventsOfAStandaloneNode(t *testing.T) {
 	out, _, _ = r.playlet("events")
 	t.Log("\n" + out)
 	if out, notes, code := r.playlet("events", "other"); code != 1 || out != "" ||
-		notes != "playlet: there is no pod \"other\" in any namespace; no event of one is recorded either\n" {
+		notes != "playlet: there is no pod \"other\" in any namespace (playlet pods lists them); no event of it is recorded either\n" {
 		t.Errorf("of no pod: %d %q %q", code, out, notes)
 	}
 	r.stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,7 +104,8 @@ func TestTheCauseOfEachTrouble(t *testing.T) {
 	r.start(nil)
 	r.untilPrinted([]string{"pods"}, "ends-node       1/1     Running")
 	r.remove("ends.yaml")
-	all["ends"] = struct{ manifest, cause string }{"", "the pod is ending because no source lists it any more: container main has up to 600s to stop"}
+	all["ends"] = struct{ manifest, cause string }{"", "the pod is ending because its manifest " + r.manifests +
+		"/ends.yaml was removed or no longer contains it: container main has up to 600s to stop"}
 	for name, one := range all {
 		if one.cause != "" && !strings.HasPrefix(name, "port") {
 			r.untilPrinted([]string{"pods"}, "default/"+name+"-node: "+one.cause)
@@ -116,6 +118,7 @@ func TestTheCauseOfEachTrouble(t *testing.T) {
 		"\n  to fix it:", "\nEvidence:\n  pod default/oom-node, UID ", "exit code 137", " → pod/main  RunContainer ")
 	r.untilPrinted([]string{"explain", "pod/wrong"}, "a manifest that may be the pod's cannot be used: ", "spec.containers[0].terminationMessagePolicy")
 	r.untilPrinted([]string{"explain", "node"}, "wrong.yaml")
+	r.everyCheckHasARemedy()
 	r.eventually("the explanation of a failed pull, in JSON", func() bool { // while it is tried again, it waits for the pull
 		out, _, code := r.playlet("explain", "missing", "-o", "json")
 		var got api.Explanations
@@ -127,5 +130,27 @@ func TestTheCauseOfEachTrouble(t *testing.T) {
 		if _, notes, code := r.playlet("explain", arg); code != 1 || !strings.Contains(notes, want) {
 			t.Errorf("%s: %d %q", arg, code, notes)
 		}
+	}
+}
+
+// everyCheckHasARemedy fails for a check of the node without a remedy: TestNode_EachCheckHasARemedy of explain has the others.
+func (r *rig) everyCheckHasARemedy() {
+	r.t.Helper()
+	out, _, _ := r.playlet("explain", "node", "-v", "-o", "json")
+	var got api.Explanations
+	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Items) != 1 {
+		r.t.Fatalf("%v\n%s", err, out)
+	}
+	tested := []string{"runtime", "supervisors", "sources", "pods", "listeners", "probes", "dns", "identity", "shutdown",
+		"ping", "volumes"} // the last two: it never fails, and its notes have a remedy each
+	checks := 0
+	for _, line := range got.Items[0].Evidence {
+		if name, _, isCheck := strings.Cut(line, ": "); isCheck && !slices.Contains(tested, name) {
+			r.t.Errorf("%s is no check with a remedy", name)
+		}
+		checks++
+	}
+	if checks < len(tested) {
+		r.t.Errorf("only %d checks in %s", checks, out)
 	}
 }

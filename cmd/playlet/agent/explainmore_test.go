@@ -116,7 +116,8 @@ func TestTheCauseOfRarerTroubles(t *testing.T) {
 		r.untilPrinted([]string{"pods"}, "default/"+name+"-node: "+one.cause)
 		r.oneSentence(name, one.cause)
 	}
-	r.untilPrinted([]string{"pods"}, "default/stuck-node: the pod is ending because no source lists it any more: container main has up to "+
+	r.untilPrinted([]string{"pods"}, "default/stuck-node: the pod is ending because its manifest "+r.manifests+
+		"/stuck.yaml was removed or no longer contains it: container main has up to "+
 		"600s to run its pre-stop hook (hang) and to stop; stopping for ", "s; killed in ")
 	for name, why := range map[string]string{
 		"token": "a static pod cannot refer to service accounts: there is no API server to ask",

@@ -21,12 +21,13 @@ import (
 )
 
 // Each failure to get an image has its own reason in the container's status. containerd cannot be made to fail an inspection, to
-// report an unavailable registry by its code, or to reject a signature; the simulated runtime can.
+// report an unavailable registry by its name, or to reject a signature; the simulated runtime can.
 func TestReasonsOfImagesInTheStatus(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sim.Options{Images: map[string]sim.Image{
 		"missing:1": {Err: status.Error(codes.NotFound, "failed to resolve reference: not found")},
 		"away:1":    {Err: status.Error(codes.Unavailable, "the registry answers 503")},
+		"said:1":    {Err: status.Error(codes.Unknown, "RegistryUnavailable: the registry answers 503")},
 		"forged:1":  {Err: status.Error(codes.Unknown, "SignatureValidationFailed: no key")},
 	}})
 	r.runtime.Inject(sim.Fault{Call: "ImageStatus", Kind: sim.Error, Times: -1, Match: func(_ sim.Target, request any) bool {
@@ -34,7 +35,7 @@ func TestReasonsOfImagesInTheStatus(t *testing.T) {
 		return ok && asked.Image.GetImage() == "broken:1"
 	}})
 	wants := map[string]string{
-		"missing": "ErrImagePull", "away": "RegistryUnavailable", "forged": "SignatureValidationFailed",
+		"missing": "ErrImagePull", "away": "ErrImagePull", "said": "RegistryUnavailable", "forged": "SignatureValidationFailed",
 		"broken": "ImageInspectError", "never": "ErrImageNeverPull", "bad": "InvalidImageName",
 	}
 	for name := range wants {

@@ -59,7 +59,7 @@ func TestTheObservatoryOfARunningAgent(t *testing.T) {
 	}
 	uid := string(r.agent.observatory.board.Now().Pods[0].Pod.UID)
 	for path, want := range map[string]string{
-		"/":                                   "<title>Playlet observatory",
+		"/":                                   "<title>Playlet<",
 		"/observatory/page.js":                "import",
 		"/v1/pods":                            `"name":"main"`,
 		"/v1/actors":                          `"path":"pods/` + uid,

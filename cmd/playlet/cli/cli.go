@@ -93,6 +93,9 @@ func flagError(cmd *cobra.Command, err error) error {
 			cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 		}
 		name := dashed(unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames())
+		if ours := flagHabits[cmd.CommandPath()+" "+name]; ours != "" {
+			return fmt.Errorf("unknown flag: %s; %s (%s)", name, ours, list)
+		}
 		if meant := configfile.Closest(unknown.GetSpecifiedName(), known); meant != "" {
 			return fmt.Errorf("unknown flag: %s; did you mean --%s? (%s)", name, meant, list)
 		}
@@ -215,6 +218,22 @@ var habits = []struct{ theirs, ours string }{
 	{"prune", "playlet images prune"},
 }
 
+// flagHabits are flags of kubectl that a command of Playlet lacks, with advice.
+var flagHabits = map[string]string{
+	"playlet top -o":           printsFigures,
+	"playlet top --output":     printsFigures,
+	"playlet top --containers": "playlet top pods --containers prints them",
+	"playlet rm --all":         choosePods,
+	"playlet rm --now":         "--grace-period=1 is similar",
+	"playlet restart --all":    choosePods,
+	"playlet run --image":      "a pod runs from a manifest, -f FILE",
+}
+
+const (
+	printsFigures = "the screen has one form; playlet top pods -o json prints the figures, and playlet pods -o json the pods"
+	choosePods    = "name the pods, or choose them by their labels, as -l app=web"
+)
+
 // NoArguments rejects arguments, which are probably misspelt commands, or commands of other programs.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -238,7 +257,14 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 			known = append(known, c.Name())
 		}
 	}
+	const flags = "flags" // of playlet help flags; it is hidden
+	if !cmd.HasParent() {
+		known = append(known, flags)
+	}
 	if meant := configfile.Closest(args[0], known); meant != "" {
+		if meant == flags {
+			meant = "help " + flags
+		}
 		return fmt.Errorf("unknown command %q; did you mean %q? (%s --help lists the commands)", args[0], path+" "+meant, path)
 	}
 	return fmt.Errorf("unknown command %q (%s --help lists the commands)", args[0], path)

@@ -114,9 +114,9 @@ func runtimeLine(r *api.Runtime) string {
 	}
 }
 
-const observatoryLong = `Print the address of the observatory, the web page that shows this node: its actors, its pods with what explains each, their
-messages as they happen, figures, and chaos where it is enabled. The address has the page's token in it, and is as secret as
-a password; only root can read it. Nothing is opened.
+const observatoryLong = `Print the address of the web page that shows this node: its actors, its pods with what explains each, their messages as they
+happen, figures, and chaos where it is enabled. The address has a token in it, and is as secret as a password; only root can
+read it. Nothing is opened.
 
 The agent serves the page on a port when it was started with --observatory-address=127.0.0.1:PORT. It is on the admin socket in
 any case, without a token: whoever can connect to that is root on the node.`
@@ -147,10 +147,10 @@ func newObservatoryCommand() *cobra.Command {
 		}
 		token, err := observatory.ReadToken(at.TokenFile)
 		if errors.Is(err, fs.ErrPermission) {
-			return fmt.Errorf("only root may read the observatory's token, %s: run it with sudo", at.TokenFile)
+			return fmt.Errorf("only root may read the web page's token, %s: run it with sudo", at.TokenFile)
 		}
 		if err != nil {
-			return fmt.Errorf("the observatory's token: %w", err)
+			return fmt.Errorf("the web page's token: %w", err)
 		}
 		u := url.URL{Scheme: "http", Host: reachable(at.Address), Path: "/", RawQuery: "token=" + token}
 		_, err = fmt.Fprintln(c.Out, u.String())

@@ -19,8 +19,8 @@ type space struct {
 // needed is the free space that a run takes: for images, for the runtime's data and the logs of a few small pods, and leftFree.
 var needed = space{bytes: 256 << 20, inodes: 4000}
 
-// enoughSpace returns an error unless the file system of the folder, which may not exist yet, has the free space for a run. Without
-// it, containerd or a pod would fail later, in many ways.
+// enoughSpace returns an error unless the file system of the folder, which may not exist yet, has the free space for a run.
+// Without it, containerd or a pod would fail later, in many ways.
 func enoughSpace(dir string, free func(path string) (space, error)) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -38,9 +38,11 @@ func enoughSpace(dir string, free func(path string) (space, error)) error {
 	case err != nil:
 		return &os.PathError{Op: "statfs", Path: at, Err: err}
 	case now.bytes < needed.bytes:
-		return fmt.Errorf("the disk of %s has %d MiB free, and playlet dev takes %d MiB: %s", dir, now.bytes>>20, needed.bytes>>20, remedy)
+		return fmt.Errorf("the disk of %s has %d MiB free, and playlet dev takes %d MiB: %s", dir, now.bytes>>20,
+			needed.bytes>>20, remedy)
 	case now.fixed && now.inodes < needed.inodes:
-		return fmt.Errorf("the disk of %s has %d inodes free, and playlet dev takes %d: %s", dir, now.inodes, needed.inodes, remedy)
+		return fmt.Errorf("the disk of %s has %d inodes free, and playlet dev takes %d: %s", dir, now.inodes, needed.inodes,
+			remedy)
 	}
 	return nil
 }

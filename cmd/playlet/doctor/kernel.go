@@ -32,7 +32,7 @@ func checkKernel(_ context.Context, m *Machine) []Finding {
 	var differ, set []string
 	settings, err := resources.DifferingSysctls(m.Proc)
 	if err != nil {
-		found = warn("", "%v", err)
+		found = warn("run as root, and mount /proc", "%v", err)
 	}
 	for _, s := range settings {
 		differ = append(differ, fmt.Sprintf("%s is %d", s.Name, s.Is))

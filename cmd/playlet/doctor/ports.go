@@ -45,7 +45,7 @@ func (m *Machine) ports() []port {
 	}
 	if host, number, err := net.SplitHostPort(exposed.Observatory); err == nil {
 		n, _ := strconv.Atoi(number) // it was validated
-		all = append(all, port{n, at(host), "the observatory (--observatory-address)"})
+		all = append(all, port{n, at(host), "the web page (--observatory-address)"})
 	}
 	return slices.DeleteFunc(all, func(p port) bool { return p.number == 0 })
 }
@@ -145,7 +145,7 @@ func checkAddress(_ context.Context, m *Machine) []Finding {
 	}
 	own, err := net.InterfaceAddrs()
 	if err != nil {
-		return fail("", "%v", err)
+		return fail("check that this process may use netlink sockets", "%v", err)
 	}
 	var texts []string
 	for _, addr := range all {

@@ -23,10 +23,11 @@ type subject struct {
 	// socket is the socket of the agent. named means that the user named it, and chosen that PLAYLET_SOCKET did.
 	socket        string
 	named, chosen bool
-	// service is the unit file of the installed service, if the flags are the service's. unread is that file if only root can read it.
+	// service is the unit file of the installed service, if the flags are the service's. unread is that file if only root can
+	// read it.
 	service, unread string
-	// running means that the flags are those of the running agent, and pid is its process, if that can be seen. unasked is the reason
-	// that no running agent was found.
+	// running means that the flags are those of the running agent, and pid is its process, if that can be seen. unasked is the
+	// reason that no running agent was found.
 	running bool
 	pid     int
 	unasked error
@@ -41,8 +42,9 @@ func newSubject(flags *config.Flags, set *pflag.FlagSet) subject {
 	return s
 }
 
-// choose returns the configuration to check. The flags of s, those of doctor itself, take precedence over the flags of the running
-// agent or of the service installed below root. An installed service is the running agent if both have the same root folder.
+// choose returns the configuration to check. The flags of s, those of doctor itself, take precedence over the flags of the
+// running agent or of the service installed below root. An installed service is the running agent if both have the same
+// root folder.
 func (s subject) choose(ctx context.Context, root string) (subject, error) {
 	changed := s.set.Changed
 	if changed("config") || changed("config-dir") {
@@ -65,7 +67,8 @@ func (s subject) choose(ctx context.Context, root string) (subject, error) {
 
 func rootOf(s subject) string { return s.set.Lookup("root-dir").Value.String() }
 
-// overInstalled merges the flags of s into the flags of the service that is installed below root. It returns s if none is installed.
+// overInstalled merges the flags of s into the flags of the service that is installed below root. It returns s if none is
+// installed.
 func (s subject) overInstalled(root string) (subject, error) {
 	args, file, err := systemd.Installed(root)
 	if err != nil || file == "" {

@@ -55,6 +55,7 @@ type traceCommand struct {
 	critical bool
 	names    trace.Names
 	start    time.Time // of the first line
+	absent   error     // the named pod is not there
 }
 
 func newTraceCommand() *cobra.Command {
@@ -130,11 +131,10 @@ func (c *traceCommand) run(ctx context.Context, arg string) error {
 		return c.print(t.Entries)
 	})
 	if refused, ok := errors.AsType[*api.Error](err); ok && refused.Status == 404 {
-		lists := "playlet pods lists them; one that is gone is found by its UID"
-		if c.options.Actor != "" {
-			lists = "playlet actors lists them"
+		if c.absent != nil {
+			return fmt.Errorf("%w; no message of it is recorded either (a pod that is gone is found by its UID)", c.absent)
 		}
-		return fmt.Errorf("%s (%s)", refused.Text, lists)
+		return fmt.Errorf("%s (playlet actors lists them)", refused.Text)
 	}
 	return err
 }
@@ -174,6 +174,7 @@ func (c *traceCommand) choose(ctx context.Context, arg string) error {
 		return err
 	}
 	if len(name.Choose(pods.Pods)) == 0 { // it may be the UID of one that is gone
+		c.absent = names.Absent(pods.Pods, name)
 		c.options.Pod, c.options.Namespace = name.Name, name.Namespace
 		return nil
 	}

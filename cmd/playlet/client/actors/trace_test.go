@@ -129,7 +129,7 @@ Not the pod's start: the agent found it running and adopted it. From the agent's
 	}
 	f.Trace.Entries = nil
 	for args, want := range map[string]string{
-		"gone": "there is no gone (playlet pods lists them; one that is gone is found by its UID)", "actor/gone": "there is no gone (playlet actors lists them)",
+		"gone": `there is no pod "gone" in any namespace (playlet pods lists them); no message of it is recorded either (a pod that is gone is found by its UID)`, "actor/gone": "there is no gone (playlet actors lists them)",
 		"actor/": "which actor?", "web -f -o perfetto": "--follow prints text or json",
 	} {
 		if _, notes, code := f.Command(t, append([]string{"trace"}, strings.Fields(args)...)...); code != 1 || !strings.Contains(notes, want) {

@@ -60,7 +60,7 @@ func (c *chaosRun) baseline(ctx context.Context) error {
 		return err
 	}
 	if err := c.leaks.begin(ctx, all, version.RootDir); err != nil {
-		fmt.Fprintln(c.Out, "it is not looked for sandboxes, containers and folders of pods that leak:", messages.OneLine(err))
+		fmt.Fprintln(c.Out, "remaining sandboxes, containers and folders of removed pods are not checked:", messages.OneLine(err))
 	}
 	c.before, _ = readyPods(all)
 	c.goroutines = actors.Goroutines
@@ -69,7 +69,7 @@ func (c *chaosRun) baseline(ctx context.Context) error {
 		c.report.Containers += len(containers)
 	}
 	if want := c.experiment.Spec.Steady.Pods; len(c.before) < want {
-		return fmt.Errorf("the node is not steady, and nothing was done: %d pods are ready, and %d have to be",
+		return fmt.Errorf("the node is not steady, and nothing was done: %d pods are ready, and the experiment needs %d",
 			len(c.before), want)
 	}
 	err = errors.Join(c.look(ctx, true), c.command(ctx))
@@ -97,14 +97,14 @@ func (c *chaosRun) look(ctx context.Context, rest bool) error {
 		c.violated("the container runtime or its network was not ready")
 	}
 	if all.NotReady != "" {
-		c.violated("the Node is told not to be ready: " + all.NotReady)
+		c.violated("the agent reports NotReady for its Node: " + all.NotReady)
 	}
 	if expires := all.LeaseExpires; !expires.IsZero() && time.Now().After(expires) {
 		c.violated("the node's lease was not renewed before it ended at " + expires.Format(time.RFC3339))
 	}
 	if !all.Audited || len(all.Unheard) > 0 { // a restarted actor does not know all pods yet
 		if rest {
-			return errors.New("the agent does not know of all pods yet")
+			return errors.New("the agent, restarted in part, has not read all pods yet")
 		}
 		return nil
 	}
@@ -119,7 +119,7 @@ func (c *chaosRun) look(ctx context.Context, rest bool) error {
 		}
 		for name, was := range containers {
 			if is, ready := now[pod][name]; now[pod] != nil && (!ready || is != was) {
-				c.violated(fmt.Sprintf("container %s of pod %s is another: %s, and was %s", name, pod, is, was))
+				c.violated(fmt.Sprintf("container %s of pod %s was replaced: it is %s, and was %s", name, pod, is, was))
 			}
 		}
 		if now[pod] == nil {
@@ -164,7 +164,7 @@ func (c *chaosRun) lookForLostDeletions(all *api.Pods) {
 			grace += time.Duration(*g) * time.Second
 		}
 		if now.Sub(since) > grace {
-			c.violated(fmt.Sprintf("pod %s/%s is to end (%s) and is still there", p.Pod.Namespace, p.Pod.Name, p.Ending))
+			c.violated(fmt.Sprintf("pod %s/%s does not end (it ends because %s)", p.Pod.Namespace, p.Pod.Name, p.Ending))
 		}
 	}
 	maps.DeleteFunc(c.ending, func(uid string, _ time.Time) bool { return !there[uid] })
@@ -238,7 +238,8 @@ func (l *leaks) left(ctx context.Context, all *api.Pods) (out []string, err erro
 	for _, s := range sandboxes {
 		of[s.GetId()] = true
 		if m := s.GetMetadata(); s.GetAnnotations()[cri.AnnotationRootDir] == l.rootDir && !known[m.GetUid()] {
-			out = append(out, fmt.Sprintf("sandbox %s is left of pod %s/%s", s.GetId(), m.GetNamespace(), m.GetName()))
+			out = append(out, fmt.Sprintf("sandbox %s of the removed pod %s/%s still exists", s.GetId(), m.GetNamespace(),
+				m.GetName()))
 		}
 	}
 	running := map[[2]string]bool{}
@@ -252,9 +253,9 @@ func (l *leaks) left(ctx context.Context, all *api.Pods) (out []string, err erro
 		up := c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
 		switch {
 		case !of[c.GetPodSandboxId()]:
-			out = append(out, fmt.Sprintf("container %s of pod %s is left, and its sandbox is not there", c.GetId(), pod))
+			out = append(out, fmt.Sprintf("container %s of pod %s still exists without its sandbox", c.GetId(), pod))
 		case up && running[one]:
-			out = append(out, fmt.Sprintf("container %s of pod %s runs twice", one[1], pod))
+			out = append(out, fmt.Sprintf("two instances of container %s of pod %s run", one[1], pod))
 		case up:
 			running[one] = true
 		}
@@ -262,7 +263,7 @@ func (l *leaks) left(ctx context.Context, all *api.Pods) (out []string, err erro
 	for _, f := range folders {
 		if !known[f.Name()] {
 			folder := filepath.Join(l.rootDir, "pods", f.Name())
-			out = append(out, fmt.Sprintf("the folder %s is left of a pod that is not there", folder))
+			out = append(out, fmt.Sprintf("the folder %s of a removed pod still exists", folder))
 		}
 	}
 	return out, nil

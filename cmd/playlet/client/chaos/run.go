@@ -147,15 +147,15 @@ func (c *chaosRun) runAll(ctx context.Context) (began bool, err error) {
 			c.report.Steps = append(c.report.Steps, *step)
 		}
 	}
-	fmt.Fprintf(c.Out, "%d actors are at risk\n", len(atRisk))
+	fmt.Fprintf(c.Out, "%d actors can be affected\n", len(atRisk))
 	if limit := e.Spec.MaxTargets; limit > 0 && len(atRisk) > limit {
-		return false, fmt.Errorf("%d actors are at risk, more than maxTargets (%d): nothing was done", len(atRisk), limit)
+		return false, fmt.Errorf("%d actors can be affected, more than maxTargets (%d): nothing was done", len(atRisk), limit)
 	}
 	if err := c.baseline(ctx); err != nil || c.dryRun {
 		c.report.Passed = err == nil
 		return c.dryRun, err
 	}
-	fmt.Fprintf(c.Out, "steady before: %d pods are ready, with %d containers\n", c.report.Pods, c.report.Containers)
+	fmt.Fprintf(c.Out, "the node is steady: %d pods are ready, with %d containers\n", c.report.Pods, c.report.Containers)
 	err = c.steps(ctx)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	_, stopErr := c.Client.StopChaos(ending, 0)
@@ -169,11 +169,12 @@ func (c *chaosRun) runAll(ctx context.Context) (began bool, err error) {
 	case ctx.Err() != nil:
 		err = errors.New("interrupted; all rules are ended")
 	case n > 0:
-		err = errors.Join(fmt.Errorf("%d violations", n), err)
+		err = errors.Join(fmt.Errorf("%s failed", checks(n)), err)
 	}
 	c.report.Passed = err == nil
 	if err == nil {
-		fmt.Fprintf(c.Out, "passed: steady after %.1fs; %d looks, seed %d\n", c.report.Settled, c.report.Looks, c.report.Seed)
+		fmt.Fprintf(c.Out, "passed: the node was steady again after %.1fs; checked %d times, seed %d\n", c.report.Settled,
+			c.report.Looks, c.report.Seed)
 	}
 	return true, err
 }
@@ -274,8 +275,15 @@ func (c *chaosRun) violated(text string) {
 	}
 	c.seen[text] = true
 	c.report.Violations = append(c.report.Violations, violation{time.Now(), text})
-	fmt.Fprintln(c.Out, "violated:", cli.Plain(text))
+	fmt.Fprintln(c.Out, "check failed:", cli.Plain(text))
 	if len(c.report.Violations) >= c.experiment.Spec.Abort {
-		c.abort(errors.New("aborted"))
+		c.abort(errors.New("aborted after the failed checks that spec.abortAfter permits"))
 	}
+}
+
+func checks(n int) string {
+	if n == 1 {
+		return "1 check"
+	}
+	return fmt.Sprintf("%d checks", n)
 }

@@ -149,17 +149,17 @@ func TestAnExperimentLooksAtTheNodeAndPastTheAgent(t *testing.T) {
 	}
 	look("")
 	folder("4")
-	look("the folder " + root + "/pods/4 is left of a pod that is not there")
+	look("the folder " + root + "/pods/4 of a removed pod still exists")
 	run("1", in, 1)
-	look("container c of pod /p1 runs twice")
+	look("two instances of container c of pod /p1 run")
 	add("5", root)
-	look("is left of pod default/p5")
+	look("of the removed pod default/p5 still exists")
 	if len(c.report.Violations) > 0 {
 		t.Error(c.report.Violations)
 	}
 	f.Pods.NotReady = "KubeletNotReady: a test"
 	_ = c.look(t.Context(), false)
-	if v := c.report.Violations; len(v) != 1 || v[0].Text != "the Node is told not to be ready: KubeletNotReady: a test" {
+	if v := c.report.Violations; len(v) != 1 || v[0].Text != "the agent reports NotReady for its Node: KubeletNotReady: a test" {
 		t.Error(v)
 	}
 }

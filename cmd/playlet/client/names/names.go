@@ -16,6 +16,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/sources/submit"
+	"github.com/playlet-dev/playlet/config/configfile"
 )
 
 // Pod is how a person names a pod. An empty namespace is any.
@@ -90,11 +91,37 @@ func (n Pod) One(pods []api.Pod) (pod *api.Pod, notes []string, err error) {
 	found, notes := Meant(n.Choose(pods))
 	switch {
 	case len(found) == 0:
-		return nil, nil, fmt.Errorf("there is no pod %s (playlet pods lists them)", n)
+		return nil, nil, Absent(pods, n)
 	case len(found) > 1:
 		return nil, nil, Ambiguous(found)
 	}
 	return &found[0], notes, nil
+}
+
+// Absent returns the error of names that none of the pods has, with similar names of pods. It is nil without names.
+func Absent(pods []api.Pod, names ...Pod) error {
+	if len(names) == 0 {
+		return nil
+	}
+	var parts []string
+	for _, n := range names {
+		part := fmt.Sprintf("there is no pod %s", n)
+		if similar := n.similar(pods); similar != "" {
+			part += "; did you mean " + similar + "?"
+		}
+		parts = append(parts, part)
+	}
+	return errors.New(strings.Join(parts, "; ") + " (playlet pods lists them)")
+}
+
+// similar returns the NAMESPACE/NAME of the pod whose name is most like n, also in another namespace, or "".
+func (n Pod) similar(pods []api.Pod) string {
+	full := map[string]string{}
+	for _, p := range pods {
+		short := strings.TrimSuffix(p.Pod.Name, submit.StaticName("", p.Pod.Spec.NodeName))
+		full[p.Pod.Name], full[short] = Full(&p), p.Pod.Namespace+"/"+short
+	}
+	return full[configfile.Closest(n.Name, slices.Collect(maps.Keys(full)))]
 }
 
 // Ambiguous is the error where one pod is meant and several were found.
@@ -253,11 +280,11 @@ func (s *Set) Choose(pods []api.Pod) ([]api.Pod, error) {
 		return slices.DeleteFunc(slices.Clone(pods), func(p api.Pod) bool { return !s.Matches(&p) }), nil
 	}
 	var out []api.Pod
-	var missing error
+	var missing []Pod
 	for _, n := range s.Names {
 		found := n.Choose(pods)
 		if len(found) == 0 {
-			missing = errors.Join(missing, fmt.Errorf("there is no pod %s", n))
+			missing = append(missing, n)
 		}
 		for _, p := range found {
 			if !slices.ContainsFunc(out, func(q api.Pod) bool { return q.Pod.UID == p.Pod.UID }) {
@@ -265,7 +292,7 @@ func (s *Set) Choose(pods []api.Pod) ([]api.Pod, error) {
 			}
 		}
 	}
-	return out, missing
+	return out, Absent(pods, missing...)
 }
 
 // Full is a name that no other pod has meanwhile: NAMESPACE/NAME.

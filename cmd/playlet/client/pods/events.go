@@ -105,7 +105,7 @@ func (c *eventsCommand) unknown(ctx context.Context) error {
 		return err
 	}
 	if _, err = c.set.Choose(all.Pods); err != nil {
-		return fmt.Errorf("%w; no event of one is recorded either", err)
+		return fmt.Errorf("%w; no event of it is recorded either", err)
 	}
 	return nil
 }

@@ -3,8 +3,10 @@ package pods
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -78,7 +80,11 @@ func (c *podsCommand) explanations(ctx context.Context, args []string) (*api.Exp
 	}
 	for _, n := range c.set.Names { // the agent may know why one is not there
 		if missing != nil && len(n.Choose(all.Pods)) == 0 {
-			if err := ask(api.Filter{Namespace: n.Namespace, Name: n.Name}, ""); err != nil {
+			err := ask(api.Filter{Namespace: n.Namespace, Name: n.Name}, "")
+			if refused, known := errors.AsType[*api.Error](err); known && refused.Status == http.StatusNotFound {
+				err = names.Absent(all.Pods, n)
+			}
+			if err != nil {
 				return nil, err
 			}
 		}

@@ -87,12 +87,12 @@ func TestPodsThatAreNotThere(t *testing.T) {
 	f.Pods.Problems = []messages.ManifestProblem{{Path: "p", Pod: "default/web", Message: "bad"},
 		{Path: "q", Pod: "default/db", Message: "other"}}
 	for args, want := range map[string]string{
-		"web":                    "manifest problem: p: bad\nplaylet: there is no pod \"web\" in any namespace\n",
-		"web -n default":         "manifest problem: p: bad\nplaylet: there is no pod \"web\" in namespace \"default\"\n",
-		"web -n default -o yaml": "manifest problem: p: bad\nplaylet: there is no pod \"web\" in namespace \"default\"\n",
-		"web -n x":               "playlet: there is no pod \"web\" in namespace \"x\"\n",
+		"web":                    "manifest problem: p: bad\nplaylet: there is no pod \"web\" in any namespace (playlet pods lists them)\n",
+		"web -n default":         "manifest problem: p: bad\nplaylet: there is no pod \"web\" in namespace \"default\" (playlet pods lists them)\n",
+		"web -n default -o yaml": "manifest problem: p: bad\nplaylet: there is no pod \"web\" in namespace \"default\" (playlet pods lists them)\n",
+		"web -n x":               "playlet: there is no pod \"web\" in namespace \"x\" (playlet pods lists them)\n",
 		"-o xml":                 "playlet: --output=\"xml\" is unknown; it may be table, wide, yaml, json, name, jsonpath=, go-template=, custom-columns=\n",
-		"a b":                    "playlet: there is no pod \"a\" in any namespace; there is no pod \"b\" in any namespace\n",
+		"a b":                    "playlet: there is no pod \"a\" in any namespace; there is no pod \"b\" in any namespace (playlet pods lists them)\n",
 		"a -l x=y":               "playlet: pods are chosen by name or by label (-l), not by both\n",
 		"-l ==":                  "playlet: --selector===: write it as app=web,tier!=test\n",
 		"-o custom-columns=A":    "playlet: --output=custom-columns: \"A\" is not HEADING:PATH, as NAME:.metadata.name\n",

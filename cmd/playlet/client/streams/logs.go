@@ -147,7 +147,7 @@ func (c *logsCommand) sources(ctx context.Context) ([]logSource, error) {
 	found, notes := names.Meant(found)
 	c.Note(notes...)
 	if missing != nil {
-		return nil, fmt.Errorf("%w (playlet pods lists them)", missing)
+		return nil, missing
 	}
 	if len(c.set.Names) == 1 && len(found) > 1 {
 		return nil, names.Ambiguous(found)
