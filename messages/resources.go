@@ -84,6 +84,8 @@ type AllocateResources struct {
 // If lost: pods asks again when its timeout ends.
 type ResourcesAllocated struct {
 	UID string
+	// Pod is the pod of the question. A static pod keeps its UID when its manifest changes.
+	Pod *v1.Pod
 	// Refused is why; empty: they have them. It is the text of the device plugin or the kubelet for the pod's status.
 	Refused string
 	// Reason is the reason for the pod's status; empty if the refusal has none of its own.

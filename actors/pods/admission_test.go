@@ -30,6 +30,7 @@ func thisObject(labels map[string]string) *v1.Node {
 // node is the actor under test with one source of static pods and the API server; life begins another one of it.
 type node struct {
 	*supervisortest.Kit
+	actor *actor
 	board *board.Board
 	path  string
 	life  func()
@@ -42,10 +43,11 @@ func beginNode(t *testing.T, here LocalNode, cluster bool) *node {
 	n := &node{path: t.TempDir()}
 	n.life = func() {
 		n.board = board.New()
-		n.Kit = supervisortest.New(t, messages.Pods, New(Options{
+		n.actor = New(Options{
 			Sources: []messages.Address{messages.File, messages.APIServer}, Board: n.board, Dir: n.path, LocalNode: here,
 			Cluster: cluster,
-		})("pods"))
+		})("pods").(*actor)
+		n.Kit = supervisortest.New(t, messages.Pods, n.actor)
 		n.RunWork()
 	}
 	n.life()

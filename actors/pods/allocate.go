@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/actors/internal/cpus"
@@ -21,9 +22,38 @@ const allocateAgain = 10 * time.Second
 
 // allocationState is the state of an entry's CPUs and devices while it is held.
 type allocationState struct {
-	asked  time.Time // zero: not yet
-	absent bool      // not asked, because a device plugin is absent
-	answer *messages.ResourcesAllocated
+	question *v1.Pod   // the pod of the last request; nil: none was sent
+	asked    time.Time // zero: not yet
+	absent   bool      // not asked, because a device plugin is absent
+	answer   *messages.ResourcesAllocated
+}
+
+// receive records the answer to the last request. Answers about an earlier life or another manifest of the pod are dropped, and
+// the request is repeated at its time.
+func (d *allocationState) receive(m messages.ResourcesAllocated) bool {
+	if d.question == nil || m.Pod != d.question {
+		return false
+	}
+	d.answer = &m
+	return true
+}
+
+// observe drops the request and its answer if the pod has other requests by now.
+func (d *allocationState) observe(pod *v1.Pod) {
+	if d.question != nil && !sameParts(d.question, pod) {
+		*d = allocationState{}
+	}
+}
+
+// sameParts reports whether two versions of a pod have the same containers with the same resources.
+func sameParts(a, b *v1.Pod) bool {
+	same := func(x, y v1.Container) bool {
+		return x.Name == y.Name && translate.RestartsAlways(&x) == translate.RestartsAlways(&y) &&
+			equality.Semantic.DeepEqual(x.Resources, y.Resources)
+	}
+	return equality.Semantic.DeepEqual(a.Spec.Resources, b.Spec.Resources) &&
+		slices.EqualFunc(a.Spec.InitContainers, b.Spec.InitContainers, same) &&
+		slices.EqualFunc(a.Spec.Containers, b.Spec.Containers, same)
 }
 
 type allocateDue struct{}
@@ -35,13 +65,17 @@ func (a *actor) allocate(ctx supervisors.Context, e *entry) (*messages.Reason, a
 		return nil, admission.Refusal{}
 	}
 	d := &e.allocating
+	d.observe(e.starts())
 	absent := a.lacksPlugin(e.wanted.pod)
 	d.absent = absent != nil
 	refused := d.answer != nil && d.answer.Refused != ""
 	if now := ctx.Now(); (d.answer == nil || refused) && (d.asked.IsZero() || now.Sub(d.asked) >= allocateAgain) {
 		d.asked = now
 		if absent == nil {
-			ctx.Tell(messages.Resources, messages.AllocateResources{UID: e.uid, Pod: e.starts(), Holding: a.holding(),
+			if d.question == nil {
+				d.question = e.starts()
+			}
+			ctx.Tell(messages.Resources, messages.AllocateResources{UID: e.uid, Pod: d.question, Holding: a.holding(),
 				Heard: a.settled()})
 		}
 		ctx.After(allocateAgain, allocateDue{})

@@ -28,6 +28,14 @@ func holds(asked messages.AllocateResources, uid string) bool {
 	return ok
 }
 
+// answer sends an answer to the last request about a pod.
+func (n *node) answer(m messages.ResourcesAllocated) {
+	if e := n.actor.entries[m.UID]; e != nil {
+		m.Pod = e.allocating.question
+	}
+	n.Send(messages.Resources, m)
+}
+
 // gpus returns a node with room for four pods, and an object without free devices.
 func gpus(t *testing.T) *node {
 	here := small()
@@ -60,9 +68,9 @@ func TestAPodWaitsForItsDevices(t *testing.T) {
 	if again := sent[messages.AllocateResources](n.Kit); len(again) != 1 || !holds(again[0], "o") {
 		t.Errorf("after the time for an answer: %+v", again)
 	}
-	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "u"})
-	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "u"}) // each request has an answer
-	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "gone"})
+	n.answer(messages.ResourcesAllocated{UID: "u"})
+	n.answer(messages.ResourcesAllocated{UID: "u"}) // each request has an answer
+	n.answer(messages.ResourcesAllocated{UID: "gone"})
 	if !slices.Equal(n.Spawned, []string{"o", "u"}) {
 		t.Errorf("spawned %v", n.Spawned)
 	}
@@ -75,7 +83,7 @@ func TestAPodThatCannotHaveItsDevices(t *testing.T) {
 	wants(n.Kit, messages.File)
 	wants(n.Kit, messages.APIServer, withGPU("web", "u"))
 	n.Take()
-	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "u", Refused: "there are none"})
+	n.answer(messages.ResourcesAllocated{UID: "u", Refused: "there are none"})
 	said := sent[messages.PodStatusWanted](n.Kit)
 	if len(said) == 0 {
 		t.Fatal("nothing is told")
@@ -119,7 +127,7 @@ func TestAllocate_StaticPodsDevices(t *testing.T) {
 		t.Fatalf("got %d requests after the plugin's list, want the static pod's", len(asked))
 	}
 	cause := messages.Cause{Code: messages.CauseNoDevices, Name: "example.com/gpu", Detail: "none is healthy"}
-	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "s", Refused: "no healthy devices present", Cause: cause})
+	n.answer(messages.ResourcesAllocated{UID: "s", Refused: "no healthy devices present", Cause: cause})
 	if wait = n.waitsFor("s"); wait.Cause != cause || wait.Message != "Allocate failed due to no healthy devices present, which is unexpected" {
 		t.Errorf("the pod waits for %+v", wait)
 	}
@@ -128,7 +136,7 @@ func TestAllocate_StaticPodsDevices(t *testing.T) {
 	if asked = sent[messages.AllocateResources](n.Kit); len(asked) == 0 {
 		t.Error("not asked after another list")
 	}
-	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "s"})
+	n.answer(messages.ResourcesAllocated{UID: "s"})
 	if !slices.Contains(n.Spawned, "s") {
 		t.Errorf("spawned %v", n.Spawned)
 	}
@@ -184,7 +192,7 @@ func TestFoundPodsHoldTheirDevices(t *testing.T) {
 		!holds(asked[1], "adopted") || !holds(asked[1], "b") || !slices.Equal(n.Spawned, []string{"adopted"}) {
 		t.Errorf("asked %+v, spawned %v", asked, n.Spawned)
 	}
-	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "b", Refused: "they are gone"})
+	n.answer(messages.ResourcesAllocated{UID: "b", Refused: "they are gone"})
 	said := sent[messages.PodStatusWanted](n.Kit)
 	if s := said[len(said)-1]; s.UID != "b" || s.Status.Reason != admission.ReasonUnexpected {
 		t.Errorf("told %+v", s)
@@ -240,7 +248,7 @@ func TestAPodThatWaitsForItsDevicesAgainHoldsItsRoom(t *testing.T) {
 	before := withGPU("before", "u")
 	before.Status.StartTime = &metav1.Time{Time: n.Now()}
 	wants(n.Kit, messages.APIServer, before, pod("a", "a"), pod("b", "b"), pod("c", "c"), pod("d", "d"))
-	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "u"})
+	n.answer(messages.ResourcesAllocated{UID: "u"})
 	if !slices.Equal(n.Spawned, []string{"a", "b", "c", "d", "u"}) { // the fourth is refused
 		t.Errorf("spawned %v", n.Spawned)
 	}
@@ -283,8 +291,8 @@ func TestAllocate_ExclusiveCPUs(t *testing.T) {
 		t.Fatalf("asked %+v, spawned %v", asked, n.Spawned)
 	}
 	cause := messages.Cause{Code: messages.CauseNoCPUs, Detail: "none are free"}
-	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "u", Refused: "it has threads", Reason: "SMTAlignmentError"})
-	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "s", Refused: "there are none", Cause: cause})
+	n.answer(messages.ResourcesAllocated{UID: "u", Refused: "it has threads", Reason: "SMTAlignmentError"})
+	n.answer(messages.ResourcesAllocated{UID: "s", Refused: "there are none", Cause: cause})
 	if got := n.waits("s"); got != admission.ReasonUnexpected {
 		t.Errorf("the static pod waits for %q", got)
 	}
@@ -305,7 +313,7 @@ func TestAllocate_ExclusiveCPUs(t *testing.T) {
 	if again := sent[messages.AllocateResources](n.Kit); len(again) != 1 || again[0].UID != "s" || holds(again[0], "u") {
 		t.Errorf("asked %+v after a while", again)
 	}
-	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "s"})
+	n.answer(messages.ResourcesAllocated{UID: "s"})
 	if !slices.Contains(n.Spawned, "s") {
 		t.Errorf("spawned %v", n.Spawned)
 	}
@@ -322,7 +330,7 @@ func TestAllocate_ChangedManifest(t *testing.T) {
 	n := exclusive(t)
 	wants(n.Kit, messages.APIServer)
 	wants(n.Kit, messages.File, static(pinned("static", "s")))
-	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "s"})
+	n.answer(messages.ResourcesAllocated{UID: "s"})
 	wants(n.Kit, messages.File)
 	wants(n.Kit, messages.File, static(pinned("static", "s")))
 	n.Take()
@@ -342,6 +350,61 @@ func TestAllocate_ChangedManifest(t *testing.T) {
 	}
 	if !asked {
 		t.Error("the changed pod has not asked for CPUs")
+	}
+}
+
+// An answer about another manifest of the pod, or about an earlier life, does not start it.
+func TestAllocate_OldAnswers(t *testing.T) {
+	for name, change := range map[string]func(*node){
+		"another manifest": func(n *node) {
+			p := pinned("web", "u")
+			two := v1.ResourceList{v1.ResourceCPU: resource.MustParse("2"), v1.ResourceMemory: resource.MustParse("1Mi")}
+			p.Spec.Containers[0].Resources = v1.ResourceRequirements{Limits: two, Requests: two}
+			wants(n.Kit, messages.File, static(p))
+		},
+		"another life": func(n *node) {
+			wants(n.Kit, messages.File)
+			wants(n.Kit, messages.File, static(pinned("web", "u")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := exclusive(t)
+			wants(n.Kit, messages.APIServer)
+			n.Take()
+			wants(n.Kit, messages.File, static(pinned("web", "u")))
+			first := sent[messages.AllocateResources](n.Kit)
+			change(n)
+			second := sent[messages.AllocateResources](n.Kit)
+			if len(first) != 1 || len(second) != 1 {
+				t.Fatalf("got %d and %d requests, want 1 and 1", len(first), len(second))
+			}
+			n.Send(messages.Resources, messages.ResourcesAllocated{UID: "u", Pod: first[0].Pod})
+			if len(n.Spawned) > 0 {
+				t.Error("started with the answer to an older request")
+			}
+			n.Send(messages.Resources, messages.ResourcesAllocated{UID: "u", Pod: second[0].Pod})
+			if !slices.Equal(n.Spawned, []string{"u"}) {
+				t.Errorf("spawned %v after the answer to the last request", n.Spawned)
+			}
+		})
+	}
+}
+
+// A change that concerns no resources, e.g. of a label, keeps the request open.
+func TestAllocate_ChangedLabels(t *testing.T) {
+	n := exclusive(t)
+	wants(n.Kit, messages.APIServer, pinned("web", "u"))
+	wants(n.Kit, messages.File)
+	first := sent[messages.AllocateResources](n.Kit)
+	changed := pinned("web", "u")
+	changed.Labels = map[string]string{"changed": "yes"}
+	wants(n.Kit, messages.APIServer, changed)
+	if again := sent[messages.AllocateResources](n.Kit); len(first) != 1 || len(again) > 0 {
+		t.Fatalf("got %d requests, and %d after the change", len(first), len(again))
+	}
+	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "u", Pod: first[0].Pod})
+	if !slices.Equal(n.Spawned, []string{"u"}) {
+		t.Errorf("spawned %v", n.Spawned)
 	}
 }
 

@@ -173,8 +173,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case auditDue:
 		a.askAudit(ctx)
 	case messages.ResourcesAllocated:
-		if e := a.entries[m.UID]; e != nil && e.state == held {
-			e.allocating.answer = &m
+		if e := a.entries[m.UID]; e != nil && e.state == held && e.allocating.receive(m) {
 			a.reconcile(ctx)
 		}
 	case allocateDue:

@@ -19,6 +19,8 @@ type Provider interface {
 	Retain(holders map[string]string)
 	// Allocate allocates a pod's resources, or keeps the ones that it has. It blocks on plugins and the disk.
 	Allocate(ctx context.Context, pod *v1.Pod) error
+	// Release releases the resources of one pod, because another provider has refused it. It does not block.
+	Release(uid string)
 }
 
 // allocateTimeout bounds an allocation for a pod, which may ask device plugins.
@@ -26,8 +28,8 @@ const allocateTimeout = 2 * time.Minute
 
 // allocation answers AllocateResources. It is not a driver of the reconciler. A pod is admitted once, so a refusal is final and
 // is not retried here. Each request includes the holders, so there is no sweep. The providers keep the allocations. A pod has one
-// allocation in progress, in the process's table, because this actor may restart meanwhile. After a refusal pods reports that the
-// pod holds nothing, and the resources of earlier providers are released.
+// allocation in progress, in the process's table, because this actor may restart meanwhile. After a refusal all
+// providers release what the pod has, because a held static pod asks again and would keep it meanwhile.
 type allocation struct {
 	providers []Provider
 	ops       reconcile.Operations
@@ -63,7 +65,7 @@ func (a allocation) retain(holders map[string]string) {
 
 func (a allocation) allocate(ctx supervisors.Context, m messages.AllocateResources) {
 	if len(a.providers) == 0 {
-		ctx.Tell(messages.Pods, messages.ResourcesAllocated{UID: m.UID})
+		ctx.Tell(messages.Pods, messages.ResourcesAllocated{UID: m.UID, Pod: m.Pod})
 		return
 	}
 	if m.Heard { // here messages are ordered: an older set lacks no later pod
@@ -82,9 +84,9 @@ func (a allocation) allocate(ctx supervisors.Context, m messages.AllocateResourc
 	}})
 }
 
-// give asks the providers one after another.
+// give asks the providers one after another. The pod gets everything or, after a refusal, nothing.
 func (a allocation) give(ctx context.Context, m messages.AllocateResources) messages.ResourcesAllocated {
-	out := messages.ResourcesAllocated{UID: m.UID}
+	out := messages.ResourcesAllocated{UID: m.UID, Pod: m.Pod}
 	for _, p := range a.providers {
 		err := p.Allocate(ctx, m.Pod)
 		if err == nil {
@@ -94,6 +96,9 @@ func (a allocation) give(ctx context.Context, m messages.AllocateResources) mess
 		refusal, ofCPUs := errors.AsType[cpus.Refusal](err)
 		if _, caused := errors.AsType[messages.CauseError](err); caused || ofCPUs {
 			out.Reason, out.Cause = refusal.Reason, messages.CauseOf(err)
+		}
+		for _, p := range a.providers {
+			p.Release(m.UID)
 		}
 		break
 	}

@@ -17,8 +17,11 @@ import (
 type plugins struct {
 	retained []bool // whether "u" was retained, each time
 	asked    int
+	released []string
 	err      error
 }
+
+func (p *plugins) Release(uid string) { p.released = append(p.released, uid) }
 
 func (p *plugins) Retain(holders map[string]string) {
 	_, holds := holders["u"]
@@ -58,5 +61,26 @@ func TestDevicesAreAllocated(t *testing.T) {
 	n.Send(messages.Pods, messages.AllocateResources{UID: "u"})
 	if sent := n.Take(); len(sent) != 1 || sent[0].Msg != (messages.ResourcesAllocated{UID: "u"}) {
 		t.Errorf("told %+v", sent)
+	}
+}
+
+// If one provider refuses a pod, all release what the pod has; an answer has the pod of its question.
+func TestAllocate_RefusalReleasesEverything(t *testing.T) {
+	first, second := &plugins{}, &plugins{err: errors.New("none is left")}
+	k := supervisortest.New(t, messages.Resources, New(Options{Providers: []Provider{first, second},
+		Operations: cri.NewOperations()})("resources"))
+	pod := &v1.Pod{}
+	for _, want := range []int{1, 0} {
+		first.released, second.released = nil, nil
+		k.Send(messages.Pods, messages.AllocateResources{UID: "u", Pod: pod})
+		k.RunWork()
+		sent := k.Take()
+		if len(sent) != 1 || sent[0].Msg.(messages.ResourcesAllocated).Pod != pod {
+			t.Errorf("answered %+v", sent)
+		}
+		if len(first.released) != want || len(second.released) != want {
+			t.Errorf("released %v and %v, want %d times", first.released, second.released, want)
+		}
+		second.err = nil
 	}
 }

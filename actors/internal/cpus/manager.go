@@ -262,6 +262,16 @@ func (m *Manager) Retain(holders map[string]string) {
 	m.flush()
 }
 
+// Release releases the CPUs of one pod. It does not wait for the disk.
+func (m *Manager) Release(uid string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if left := m.given.Keep(func(other string) bool { return other != uid }); len(left) < len(m.given) {
+		m.change(left)
+		m.flush()
+	}
+}
+
 // flush writes the checkpoint without waiting for the disk.
 func (m *Manager) flush() {
 	m.writes.Go(func() {

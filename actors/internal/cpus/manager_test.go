@@ -118,7 +118,9 @@ func TestManager_KeepsAssignments(t *testing.T) {
 	if err := m.Allocate(t.Context(), newPod("u", "app 2")); err != nil {
 		t.Error(err)
 	}
-	m.Retain(map[string]string{"other": "ns/other"})
+	m.Release("other")
+	m.pins(t, "u", "app0", "1,3")
+	m.Release("u")
 	m.pins(t, "u", "app0", "0-3")
 	m.Close()
 	if text := stored(t, dir); !strings.Contains(text, `"defaultCpuSet":"0-3"`) || strings.Contains(text, "entries") {

@@ -31,6 +31,14 @@ func (m *Manager) Retain(holders map[string]string) {
 	m.inventory.retain(func(uid string) bool { _, holds := holders[uid]; return holds })
 }
 
+// Release frees the devices of one pod. It does not block: the disk has it with the next allocation.
+func (m *Manager) Release(uid string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.inventory.retain(func(other string) bool { return other != uid })
+	m.put()
+}
+
 // Allocate allocates the devices that the containers of a pod request, through their plugins, and records them. Earlier
 // allocations stay. After an error the pod has no devices. Calls for one pod must not run concurrently.
 func (m *Manager) Allocate(ctx context.Context, pod *v1.Pod) error {

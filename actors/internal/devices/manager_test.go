@@ -212,6 +212,10 @@ func TestADeviceIsAllocatedAndKept(t *testing.T) {
 	if err := r.Allocate(t.Context(), asks("v", "1", ":c")); err != nil || r.ids("v", "c")[0] != "a" {
 		t.Errorf("what a pod gave back: %v: %v", r.ids("v", "c"), err)
 	}
+	r.Release("v")
+	if len(r.ids("v", "c")) > 0 || r.ids("w", "c")[0] != "b" {
+		t.Errorf("after the release of one pod: %v and %v", r.ids("v", "c"), r.ids("w", "c"))
+	}
 }
 
 // Init containers lend their devices to those after them; a sidecar keeps its own.
