@@ -23,7 +23,8 @@ import (
 
 // boundClaim makes a claim and the volume that it is bound to, as a provisioner and a binder do. A pod that is given owns the
 // claim.
-func boundClaim(t *testing.T, c *cluster.Cluster, ns, name string, source corev1.PersistentVolumeSource, owner *corev1.Pod) {
+func boundClaim(t *testing.T, c *cluster.Cluster, ns, name string, source corev1.PersistentVolumeSource, owner *corev1.Pod,
+	change ...func(*corev1.PersistentVolumeClaimSpec, *corev1.PersistentVolumeSpec)) {
 	t.Helper()
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}
 	modes, class, volume := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, "", ns+"-"+name
@@ -32,12 +33,15 @@ func boundClaim(t *testing.T, c *cluster.Cluster, ns, name string, source corev1
 	if owner != nil {
 		claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("Pod"))}
 	}
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volume}, Spec: corev1.PersistentVolumeSpec{
+		AccessModes: modes, Capacity: size, PersistentVolumeSource: source}}
+	for _, change := range change {
+		change(&claim.Spec, &pv.Spec)
+	}
 	claims, volumes := c.Admin.CoreV1().PersistentVolumeClaims(ns), c.Admin.CoreV1().PersistentVolumes()
 	claim, err := claims.Create(t.Context(), claim, metav1.CreateOptions{})
 	must(t, err)
-	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volume}, Spec: corev1.PersistentVolumeSpec{
-		AccessModes: modes, Capacity: size, PersistentVolumeSource: source,
-		ClaimRef: &corev1.ObjectReference{Namespace: ns, Name: name, UID: claim.UID}}}
+	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: ns, Name: name, UID: claim.UID}
 	if source.Local != nil {
 		pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelOSStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"linux"}}},
