@@ -42,7 +42,7 @@ func checkMode(pod *v1.Pod, volume string, pv *v1.PersistentVolume) error {
 // mapLocal links the block device of a local volume into the pod's folder, and returns the path of the link. The runtime
 // follows it. The kubelet also binds the device in its plugins folder and keeps it open by a loop device, so that no device
 // with the same number takes its place. A local volume needs neither: its path names the device, and a runtime resolves the
-// number when it creates a container. A kubelet that takes over unmaps a device without them, too.
+// number when it creates a container.
 func (s *Storage) mapLocal(ctx context.Context, p kinds.Folder, volume string, pv *v1.PersistentVolume) (string, error) {
 	path, err := localPath(pv)
 	if err != nil {
