@@ -34,6 +34,9 @@ var effectiveGates = map[string]bool{
 	"NodeSwap":                                true, // for memorySwap.swapBehavior
 	"QOSReserved":                             true, // for qosReserved
 	"RestartAllContainersOnContainerExits":    true,
+	"DRAExtendedResource":                     true,
+	"ResourceHealthStatus":                    true,
+	"ResourceHealthStatusMessage":             true,
 	"MemoryQoS":                               true, // for memoryThrottlingFactor and memoryReservationPolicy
 	"InPlacePodLevelResourcesVerticalScaling": true,
 	"ImageMaximumGCAge":                       true, // for imageMaximumGCAge

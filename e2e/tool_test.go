@@ -59,6 +59,9 @@ func tool(args []string) int {
 		return atTerminal(stopped)
 	case "bomb":
 		return bomb(args[1], stopped)
+	case "env":
+		fmt.Println(os.Getenv(args[1]))
+		return 0
 	case "device":
 		text, err := os.ReadFile("/gpu/note")
 		if err != nil {

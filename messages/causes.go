@@ -97,6 +97,16 @@ const (
 	CauseMounting     CauseCode = "Mounting"     // the mount goes on after its question's deadline
 )
 
+// Failures of ResourceClaims (KEP-4381).
+const (
+	// CauseClaimUnready: Kind, Name: a claim that the pod cannot use, or not yet.
+	CauseClaimUnready CauseCode = "ClaimUnready"
+	// CauseClaimDriverAbsent: Name: the DRA driver, which is not registered, Detail: the claims.
+	CauseClaimDriverAbsent CauseCode = "ClaimDriverAbsent"
+	// CauseClaimDriverFailed: Name: the DRA driver, Detail: the claims. Text: its error.
+	CauseClaimDriverFailed CauseCode = "ClaimDriverFailed"
+)
+
 // Refusals of admission, and pods that the node ends.
 const (
 	CauseShortage  CauseCode = "Shortage"  // Name: the resource, Detail: the numbers

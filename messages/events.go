@@ -40,6 +40,7 @@ const (
 	EventSandboxChanged     = "SandboxChanged"
 	EventFailedKillPod      = "FailedKillPod"
 	EventFailedPodContainer = "FailedCreatePodContainer"
+	EventFailedPrepare      = "FailedPrepareDynamicResources"
 	EventDeadlineExceeded   = "DeadlineExceeded"
 	EventNetworkNotReady    = "NetworkNotReady"
 	EventFamilyMismatch     = "HostIPsIPFamilyMismatch"

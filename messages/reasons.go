@@ -56,6 +56,9 @@ const (
 	ReasonFailedMount         = "FailedMount"
 	ReasonPermissionChange    = "VolumePermissionChangeInProgress" // a volume is being given to fsGroup
 	ReasonCreatePodContainer  = "FailedCreatePodContainer"         // its cgroup, in the kubelet's terms
+	ReasonPrepareClaims       = "FailedPrepareDynamicResources"    // the pod's ResourceClaims
+	ReasonReleaseClaims       = "FailedUnprepareDynamicResources"
+	ReasonAwaitDrivers        = "AwaitingDynamicResources" // calls of DRA drivers are in progress
 	ReasonDeadlineExceeded    = "DeadlineExceeded"
 	ReasonRuntimeUnavailable  = "RuntimeUnavailable"
 	ReasonQuarantined         = "Quarantined"

@@ -54,6 +54,8 @@ func Topic(msg any) string {
 		return "desired folders"
 	case EnsurePodCgroup, RemovePodCgroup:
 		return "desired cgroup"
+	case PrepareClaims, ReleaseClaims:
+		return "desired claims"
 	case PodCgroupsWanted:
 		return "desired cgroups"
 	default:

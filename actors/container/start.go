@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/container/envfile"
+	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/actors/internal/devices"
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
@@ -190,9 +191,16 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	}
 	var given devices.Given
 	if h.Devices != nil {
-		if given, err = h.Devices.Prepare(ctx, w.Pod, w.Container); err != nil {
+		if given, err = h.Devices.Prepare(ctx, w.Pod, unclaimed(w.Pod, w.Container)); err != nil {
 			return nil, nil, err
 		}
+	}
+	if h.Claims != nil {
+		claimed, err := h.Claims.Devices(ctx, w.Pod, w.Container)
+		if err != nil {
+			return nil, nil, err
+		}
+		given.CDIDevices = append(given.CDIDevices, claimed...)
 	}
 	env, err := environment(ctx, h, w, ips)
 	if err != nil {
@@ -243,6 +251,22 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	}
 	config, err := translate.NewContainerConfig(w.Pod, w.Container, h.Node, params)
 	return config, sandbox, err
+}
+
+// unclaimed returns the container without the extended resources that it has from a ResourceClaim.
+func unclaimed(pod *v1.Pod, c *v1.Container) *v1.Container {
+	plain := admission.Unclaimed(pod)
+	if plain == pod {
+		return c
+	}
+	for _, list := range [][]v1.Container{plain.Spec.InitContainers, plain.Spec.Containers} {
+		for i := range list {
+			if list[i].Name == c.Name {
+				return &list[i]
+			}
+		}
+	}
+	return c
 }
 
 // unreadTimeout limits how long a start waits for objects that have not been read yet. The error then names them.

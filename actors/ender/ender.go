@@ -37,6 +37,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.Started, timerFired:
 		msg = nil
 	case messages.PodWanted, messages.PodObserved, messages.VolumesUnmounted, messages.PodCgroupRemoved, messages.ServiceStarted,
+		messages.ClaimsReleased, messages.ClaimsFailed,
 		stopResult, removeResult:
 	default:
 		ctx.Unhandled(m)

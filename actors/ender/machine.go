@@ -19,7 +19,8 @@ type state string
 
 const (
 	asking     state = "asking"     // the pod is not received yet; leads to stopping
-	stopping   state = "stopping"   // containers get a signal and their grace period; leads to recording
+	stopping   state = "stopping"   // containers get a signal and their grace period; leads to releasing
+	releasing  state = "releasing"  // ResourceClaims are unprepared; leads to recording
 	recording  state = "recording"  // a deleted pod's final status is written to the disk; leads to removing
 	removing   state = "removing"   // volumes are unmounted, sandboxes and containers removed; leads to ungrouping
 	ungrouping state = "ungrouping" // the cgroup is removed; leads to over
@@ -27,7 +28,8 @@ const (
 )
 
 // edges are all transitions.
-var edges = map[state]state{asking: stopping, stopping: recording, recording: removing, removing: ungrouping, ungrouping: over}
+var edges = map[state]state{asking: stopping, stopping: releasing, releasing: recording, recording: removing,
+	removing: ungrouping, ungrouping: over}
 
 // timeout is the wait for another actor's answer before the request is repeated.
 const timeout = 15 * time.Second
@@ -40,6 +42,7 @@ var (
 	desiredKey  = questions.Key{Name: "desired"}
 	stopKey     = questions.Key{Name: "stop"}
 	readKey     = questions.Key{Name: "read"}
+	claimsKey   = questions.Key{Name: "release claims"}
 	recordKey   = questions.Key{Name: "record"}
 	unwatchKey  = questions.Key{Name: "unwatch"}
 	imagesKey   = questions.Key{Name: "forget images"}
@@ -88,7 +91,7 @@ type machine struct {
 	failure    string                   // of the last failed work
 	containers []messages.ContainerFact // newest first, as read last
 	stopAt     time.Time                // end of the last stop: an older reading does not count
-	done       struct{ stopped, runtime, volumes, cgroup bool }
+	done       struct{ stopped, claims, runtime, volumes, cgroup bool }
 	published  string // state and generation that were published last
 	fx         []any
 }
@@ -158,6 +161,12 @@ func (m *machine) take(now time.Time, msg any) {
 		}
 	case messages.VolumesUnmounted:
 		m.done.volumes = m.done.volumes || v.Removed && !v.Published
+	case messages.ClaimsReleased:
+		m.done.claims = m.done.claims || m.questions.Answered(now, claimsKey, nil)
+	case messages.ClaimsFailed:
+		if m.state == releasing && v.Release {
+			m.failure = v.Reason.Message
+		}
 	case messages.PodCgroupRemoved:
 		m.done.cgroup = m.done.cgroup || m.questions.Answered(now, cgroupKey, nil)
 	}
@@ -224,6 +233,12 @@ func (m *machine) plan(now time.Time) bool {
 				Version: m.stopAt, Class: questions.Class{Timeout: timeout, Renew: timeout}})
 		}
 		return m.done.stopped
+	case releasing:
+		if m.done.claims || !podspec.HasClaims(m.desired.Pod) {
+			return true
+		}
+		m.ask(claimsKey, messages.Resources, messages.ReleaseClaims{UID: m.uid})
+		return false
 	case recording:
 		m.quiet(now)
 		// The status of a deleted or failed pod must be on disk before the runtime forgets how its containers ended.
@@ -293,7 +308,7 @@ func (m *machine) publish() {
 	}
 	m.published = now
 	msg := messages.PodStatusChanged{UID: m.uid, Generation: m.desired.Generation, Phase: "terminating", Status: m.desired.Last}
-	if m.state != stopping {
+	if m.state != stopping && m.state != releasing {
 		msg.Phase = "cleaning"
 	}
 	if m.failure != "" {

@@ -24,6 +24,8 @@ type world struct {
 	there   bool // the runtime has objects of the pod
 	mounted bool
 	group   bool
+	claimed bool  // its ResourceClaims are in use
+	hung    bool  // they cannot be released
 	kept    bool  // the final status is on the disk
 	fail    error // of work
 	ended   *messages.PodEnded
@@ -40,11 +42,11 @@ func newWorld(t interface{ Errorf(string, ...any) }) *world {
 	}
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default", UID: "u", DeletionTimestamp: &now},
-		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "a"}, {Name: "b"}},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "a"}, {Name: "b"}}, ResourceClaims: []v1.PodResourceClaim{{Name: "gpu"}},
 			TerminationGracePeriodSeconds: new(int64(30))},
 	}
 	return &world{
-		t: t, now: now.Time, machine: newMachine("u"), alive: true, there: true, mounted: true, group: true,
+		t: t, now: now.Time, machine: newMachine("u"), alive: true, there: true, mounted: true, group: true, claimed: true,
 		wanted: messages.PodWanted{
 			Pod: pod, Generation: 1, Ending: &messages.Ending{Since: now.Time, Grace: new(int64(5))},
 			Last: &v1.PodStatus{
@@ -98,8 +100,18 @@ func (w *world) published(msg any) {
 		}
 		w.mounted = false
 		answer(messages.VolumesUnmounted{UID: m.UID, Removed: m.Remove})
+	case messages.ReleaseClaims:
+		if w.alive {
+			w.t.Errorf("its claims are released while it runs")
+		}
+		if w.hung {
+			answer(messages.ClaimsFailed{UID: m.UID, Release: true, Reason: messages.Reason{Message: "no power"}})
+			return
+		}
+		w.claimed = false
+		answer(messages.ClaimsReleased{UID: m.UID})
 	case messages.RemovePodCgroup:
-		if w.there || w.mounted {
+		if w.there || w.mounted || w.claimed {
 			w.t.Errorf("its cgroup is removed first")
 		}
 		w.group = false
@@ -108,6 +120,9 @@ func (w *world) published(msg any) {
 		if m.Gone {
 			w.ended = &m
 			return
+		}
+		if w.claimed {
+			w.t.Errorf("its end is recorded while it has claims")
 		}
 		w.kept, w.wanted.Final = true, m.Status
 		answer(w.wanted)
@@ -146,7 +161,7 @@ func (w *world) settle() {
 }
 
 func (w *world) check() {
-	if w.ended == nil || w.there || w.mounted || w.group {
+	if w.ended == nil || w.there || w.mounted || w.group || w.claimed {
 		w.t.Errorf("in state %s: ended %v; there %v, mounted %v, cgroup %v", w.machine.state, w.ended, w.there, w.mounted,
 			w.group)
 		return
@@ -189,6 +204,20 @@ func TestWorkThatFailsIsRepeated(t *testing.T) {
 		t.Fatalf("it is %s, failure %q", w.machine.state, w.machine.failure)
 	}
 	w.fail = nil
+	w.settle()
+	w.check()
+}
+
+// A driver that cannot unprepare the pod's claims is named, and the pod's end waits for it.
+func TestClaimsThatAreNotReleased(t *testing.T) {
+	w := newWorld(t)
+	w.hung = true
+	w.step(nil)
+	w.settle()
+	if w.machine.state != releasing || w.machine.failure != "no power" {
+		t.Fatalf("it is %s, failure %q", w.machine.state, w.machine.failure)
+	}
+	w.hung = false
 	w.settle()
 	w.check()
 }

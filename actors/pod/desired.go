@@ -83,6 +83,8 @@ func (m *Machine) takeService(service messages.Address) {
 	case messages.Resources:
 		m.answered("cgroup", "")
 		m.answered("uncgroup", "")
+		m.answered("prepare", "")
+		m.answered("unprepare", "")
 	case messages.Runtime:
 		m.answered("read", "")
 	case messages.Images:

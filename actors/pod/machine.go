@@ -28,6 +28,7 @@ type Machine struct {
 	volumes    volumes
 	probing    probeState
 	cgroup     cgroup
+	claims     claims
 	sandboxing sandboxState
 	rounds     rounds.Rounds
 
@@ -74,6 +75,13 @@ type cgroup struct {
 	has    *v1.Pod // at the last success
 	parent string  // in the runtime's format
 	reason *messages.Reason
+}
+
+// claims is the state of the pod's ResourceClaims.
+type claims struct {
+	prepared bool // since the start of this actor
+	released bool
+	reason   *messages.Reason
 }
 
 // ask is a request or a piece of work with a pending answer.

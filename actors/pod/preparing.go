@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/internal/stoporder"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/work"
@@ -20,14 +21,15 @@ type sandboxState struct {
 	rereadSandbox       string         // the unfit sandbox that was read again before its stop
 }
 
-// planPreparing: the pod's cgroup and then its sandbox, its volumes and its first images are prepared, in parallel. Containers of
-// an earlier sandbox or round are ended first. Leads to Initializing, Running, Terminating.
+// planPreparing: the pod's cgroup, its claims and then its sandbox, its volumes and its first images are prepared, in parallel.
+// Containers of an earlier sandbox or round are ended first. Leads to Initializing, Running, Terminating.
 func (m *Machine) planPreparing() Phase {
 	if m.over() {
 		return Terminating
 	}
 	m.mount()
 	m.ensureCgroup()
+	m.prepareClaims()
 	m.prefetch()
 	if s := m.Sandboxes.Unfit(); s != nil && m.sandboxing.rereadSandbox != s.ID {
 		m.sandboxing.rereadSandbox = s.ID
@@ -71,6 +73,16 @@ func (m *Machine) ensureCgroup() {
 		m.ask("cgroup", "", messages.Resources, messages.EnsurePodCgroup{UID: m.uid, Pod: m.cgroup.of})
 	}
 }
+
+// prepareClaims requests the pod's ResourceClaims before a sandbox. Containers in an existing sandbox have their devices.
+func (m *Machine) prepareClaims() {
+	if m.lacksClaims() && m.Current() == nil {
+		m.ask("prepare", "", messages.Resources, messages.PrepareClaims{UID: m.uid, Pod: m.Pod})
+	}
+}
+
+// lacksClaims reports whether the pod has claims that are not prepared.
+func (m *Machine) lacksClaims() bool { return podspec.HasClaims(m.Pod) && !m.claims.prepared }
 
 // prefetch requests the images of the first containers, while sandbox and volumes are created.
 func (m *Machine) prefetch() {
@@ -128,7 +140,7 @@ func (m *Machine) startSandbox() {
 	if m.Wanted.NoNetwork != nil { // pods sends the desired pod again when there is a network
 		return
 	}
-	if m.cgroup.ready && m.due("sandbox", "", m.Set.Work) {
+	if m.cgroup.ready && !m.lacksClaims() && m.due("sandbox", "", m.Set.Work) {
 		m.sandboxing.requestedAttempt = m.Sandboxes.Next
 		m.emit(work.StartSandbox{Pod: m.Pod, Attempt: m.Sandboxes.Next, Started: m.Started, CgroupParent: m.cgroup.parent})
 	}

@@ -57,7 +57,8 @@ func (m *Machine) status() *v1.PodStatus {
 	}
 	p := podstatus.Pod{
 		State: &m.State, Reported: m.reported.Status, Now: m.now, Live: m.live(),
-		Unsure: m.phase == Terminating && !m.settle.IsZero(), Over: m.phase == Cleaning || m.phase == Finished,
+		Unsure:  m.phase == Terminating && (!m.settle.IsZero() || m.holdsClaims()),
+		Over:    m.phase == Cleaning || m.phase == Finished,
 		Mounted: m.volumes.mounted, Group: m.cgroup.has, Restarting: m.restarting(), Hold: m.starts().Hold,
 	}
 	if m.resizing.active && m.live() {

@@ -36,6 +36,9 @@ func TestWhateverHappens(t *testing.T) {
 		if rapid.Bool().Draw(t, "cloud") {
 			pod.Annotations = map[string]string{objectset.SourceAnnotation: objectset.APISource}
 			drawResources(t, pod)
+			if rapid.Bool().Draw(t, "claims") {
+				pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu"}}
+			}
 		}
 		w := newWorld(pod)
 		if objectset.OfAPIServer(pod) {

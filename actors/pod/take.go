@@ -42,6 +42,14 @@ func (m *Machine) take(msg any) {
 			m.resizeFailed(m.now)
 		}
 		m.cgroup.reason = &v.Reason // resources retries; the request stays open
+	case messages.ClaimsPrepared:
+		m.answered("prepare", "")
+		m.claims.prepared, m.claims.reason = true, nil
+	case messages.ClaimsReleased:
+		m.answered("unprepare", "")
+		m.claims = claims{released: m.phase == Terminating}
+	case messages.ClaimsFailed:
+		m.takeClaimsFailed(v)
 	case messages.PodCgroupRemoved:
 		m.cgroup.ready, m.cgroup.has = false, nil
 		m.answered("uncgroup", "")
@@ -89,6 +97,17 @@ func (m *Machine) take(msg any) {
 	default:
 		m.emit(Unhandled{msg})
 	}
+}
+
+// takeClaimsFailed records why the claims are not ready or not released. resources retries; the request stays open.
+func (m *Machine) takeClaimsFailed(v messages.ClaimsFailed) {
+	if v.Release != (m.phase == Terminating) || m.claims.prepared && !v.Release {
+		return // the answer to an earlier request
+	}
+	if was := m.claims.reason; !v.Release && m.live() && (was == nil || !same(*was, v.Reason)) {
+		m.warn("", messages.EventFailedPrepare, v.Reason, "Failed to prepare dynamic resources: %s", v.Reason.Message)
+	}
+	m.claims.reason = &v.Reason
 }
 
 func (m *Machine) takeUnmounted(v messages.VolumesUnmounted) {

@@ -3,13 +3,14 @@ package pod
 import (
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/internal/stoporder"
 	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 // planTerminating: nothing starts any more. All pre-stop hooks run at once. Containers are ended, sidecars after the others in
-// reverse order; then the sandbox is stopped. Leads to Cleaning.
+// reverse order; then the sandbox is stopped, and the claims are released. Leads to Cleaning.
 func (m *Machine) planTerminating() Phase {
 	if m.ends.IsZero() {
 		m.ends = m.now.Add(m.Grace())
@@ -31,13 +32,22 @@ func (m *Machine) planTerminating() Phase {
 			m.stopSandbox(s.ID)
 		}
 	}
+	if next == Cleaning && m.holdsClaims() {
+		m.ask("unprepare", "", messages.Resources, messages.ReleaseClaims{UID: m.uid})
+		return Terminating
+	}
 	return next
 }
+
+// holdsClaims reports whether the pod may use ResourceClaims. As with the kubelet, it is not over until they are unprepared:
+// others get the devices then.
+func (m *Machine) holdsClaims() bool { return podspec.HasClaims(m.Pod) && !m.claims.released }
 
 // halt cancels pending starts. For starts in progress it reads the pod again: that reading begins after they have ended.
 func (m *Machine) halt() {
 	underWay := m.asking("sandbox", "")
 	m.answered("sandbox", "")
+	m.answered("prepare", "")
 	forget := false
 	for _, c := range m.Containers {
 		forget = forget || m.asking("image", c.Name)

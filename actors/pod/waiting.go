@@ -13,6 +13,9 @@ func (m *Machine) waiting() *messages.Reason {
 	if !m.cgroup.ready && m.cgroup.reason != nil {
 		return m.cgroup.reason
 	}
+	if m.Current() == nil && m.lacksClaims() {
+		return m.awaitsClaims("prepared")
+	}
 	if m.Current() == nil && m.Wanted.NoNetwork != nil {
 		return m.Wanted.NoNetwork
 	}
@@ -46,6 +49,14 @@ func (m *Machine) waiting() *messages.Reason {
 	return nil
 }
 
+// awaitsClaims returns the last failure of the pod's ResourceClaims, or that calls of drivers are in progress.
+func (m *Machine) awaitsClaims(done string) *messages.Reason {
+	if m.claims.reason != nil {
+		return m.claims.reason
+	}
+	return &messages.Reason{Code: messages.ReasonAwaitDrivers, Message: "its ResourceClaims are being " + done}
+}
+
 func (m *Machine) endWaits() *messages.Reason {
 	switch m.phase {
 	case Terminating:
@@ -60,6 +71,9 @@ func (m *Machine) endWaits() *messages.Reason {
 		}
 		if f := m.sandboxing.retry.Failed; f != nil && f.Code == messages.ReasonStopSandbox {
 			return f
+		}
+		if m.asking("unprepare", "") {
+			return m.awaitsClaims("unprepared")
 		}
 	case Cleaning:
 		switch {

@@ -60,6 +60,7 @@ type world struct {
 	noImages   bool // no pull ends
 	noVolumes  bool // no volume is mounted
 	stubborn   bool // no container stops
+	claimed    bool // its ResourceClaims are prepared
 	record     func(msg any, effects []Effect)
 	holds      bool // images are held for it
 	watch      func(*v1.PodStatus)
@@ -336,6 +337,20 @@ func (w *world) sent(msg any) {
 		w.send(delayed(func() any {
 			w.mounted, w.foldersOut = false, w.foldersOut || m.Remove
 			return messages.VolumesUnmounted{UID: m.UID, Removed: m.Remove}
+		}))
+	case messages.PrepareClaims:
+		w.claimed = true
+		w.send(messages.ClaimsPrepared{UID: m.UID})
+	case messages.ReleaseClaims:
+		for _, s := range w.sandboxes {
+			if s.Ready {
+				w.fault("claims are released while sandbox %s is ready", s.ID)
+			}
+		}
+		w.send(messages.ClaimsFailed{UID: m.UID, Reason: messages.Reason{Code: messages.ReasonReleaseClaims}, Release: true})
+		w.send(delayed(func() any {
+			w.claimed = false
+			return messages.ClaimsReleased{UID: m.UID}
 		}))
 	case messages.EnsurePodCgroup:
 		w.grouped, w.groups = true, append(w.groups, m.Pod)

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/explain"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/rounds"
 	"github.com/playlet-dev/playlet/actors/pod/work"
@@ -55,6 +56,9 @@ func (w *world) startSandbox(e work.StartSandbox) {
 	}
 	if !w.grouped || e.CgroupParent == "" {
 		w.fault("a sandbox is started in the cgroup %q (there: %v)", e.CgroupParent, w.grouped)
+	}
+	if podspec.HasClaims(w.machine.Pod) && !w.claimed {
+		w.fault("a sandbox is started without the pod's claims")
 	}
 	w.seq++
 	s := messages.SandboxFact{ID: fmt.Sprintf("s%d", w.seq), Attempt: e.Attempt, Ready: true, CreatedAt: w.wall(),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
@@ -266,27 +267,23 @@ func TestAPodThatIsNotSupportedIsHeld(t *testing.T) {
 	}
 }
 
-// Extended resources of a ResourceClaim hold a pod. A pod that was found running is left alone.
+// Extended resources of a ResourceClaim need no device plugin, also those that a DeviceClass has implicitly (KEP-5004).
 func TestExtendedResourcesOfClaims(t *testing.T) {
-	for _, found := range []bool{false, true} {
+	for _, name := range []v1.ResourceName{"example.com/gpu", "deviceclass.resource.kubernetes.io/gpu"} {
 		k, _ := cluster(t, t.TempDir())
-		if found {
-			audit(k, "u")
-		} else {
-			audit(k)
-		}
+		audit(k)
 		p := pod("web", "u")
-		p.Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{}
+		p.Spec.Containers = []v1.Container{{Name: "app", Resources: v1.ResourceRequirements{Limits: v1.ResourceList{name: resource.MustParse("1")}}}}
+		p.Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{ResourceClaimName: "web-gpu",
+			RequestMappings: []v1.ContainerExtendedResourceRequest{{ContainerName: "app", ResourceName: string(name), RequestName: "r"}}}
 		podspec.Default(p)
 		k.Take()
 		wants(k, messages.APIServer, p)
-		said := sent[messages.PodStatusWanted](k)
-		ok := len(k.Spawned) == 0 && len(said) == 1 && (said[0].Status == nil) == found
-		if ok && !found {
-			ok = strings.HasSuffix(said[0].Status.Message, ": status.extendedResourceClaimStatus")
+		for _, q := range sent[messages.AllocateResources](k) {
+			k.Send(messages.Resources, messages.ResourcesAllocated{UID: q.UID, Pod: q.Pod})
 		}
-		if !ok {
-			t.Errorf("found running: %v: spawned %v, told %+v", found, k.Spawned, said)
+		if !slices.Equal(k.Spawned, []string{"u"}) {
+			t.Errorf("%s: spawned %v, sent %+v", name, k.Spawned, sent[messages.PodStatusWanted](k))
 		}
 	}
 }

@@ -4,8 +4,9 @@
 // How to read the folder: driver.go is the work on cgroups, for the reconciler (actors/internal/reconcile), which does the rest.
 // actor.go is the policy: the weights of the node's own cgroups, and the answers to pods. Names and values are in
 // actors/internal/linux/cgroups. allocate.go allocates CPUs and devices to pods before their admission; their state is in
-// actors/internal/cpus and actors/internal/devices. cpusets.go keeps running containers on their CPUs. machine.go reads, for the
-// command, other settings of the machine that the kubelet manages.
+// actors/internal/cpus and actors/internal/devices. cpusets.go keeps running containers on their CPUs. claims.go has the
+// ResourceClaims of pods prepared; their state is in actors/internal/dra. machine.go reads, for the command, other settings of
+// the machine that the kubelet manages.
 package resources
 
 import (
@@ -33,6 +34,8 @@ type Options struct {
 	Foreign func(uid string) bool
 	// Providers allocate resources to pods, one after another.
 	Providers []Provider
+	// Claims prepares the ResourceClaims of pods; nil: no pod has any.
+	Claims ClaimManager
 	// Pinning keeps containers on their CPUs; without CPUs they run on all.
 	Pinning Pinning
 	// Operations is the process-wide table of work that outlives the actor.
@@ -61,11 +64,12 @@ const reserveAgain = time.Minute
 // retry is the same back-off as for a pod's other waits.
 var retry = backoff.Policy{First: time.Second, Max: 10 * time.Second}
 
-// New returns the constructor of the actor. It answers EnsurePodCgroup, RemovePodCgroup and PodCgroupsWanted; the messages
-// document the guarantees.
+// New returns the constructor of the actor. It answers EnsurePodCgroup, RemovePodCgroup, PodCgroupsWanted, PrepareClaims and
+// ReleaseClaims; the messages document the guarantees.
 func New(opts Options) supervisors.Constructor {
 	return func(string) supervisors.Actor {
-		parts := parts{allocation{opts.Providers, opts.Operations}, newCPUSets(opts.Pinning, opts.Operations)}
+		parts := parts{allocation{opts.Providers, opts.Operations}, newCPUSets(opts.Pinning, opts.Operations),
+			newClaims(opts.Claims, opts.Operations)}
 		if opts.Tree == nil {
 			return without{opts.Parent, parts}
 		}
@@ -134,6 +138,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.weighs = a.running()
 		a.node.Ensure(ctx, nodeKey, a.weighs) // like the kubelet, restore values that someone changed
 		a.pods.Sweep(ctx, m.UIDs, m.Heard)
+		a.parts.claims.sweep(ctx, m)
 		if !a.reserves { // by now the runtime has reported its cgroup driver
 			a.reserves = true
 			a.reserve(ctx)
@@ -245,10 +250,11 @@ func (a *actor) podReported(ctx supervisors.Context, r reconcile.Report[*v1.Pod,
 	}
 }
 
-// parts are the CPUs and devices that containers have to themselves.
+// parts are the CPUs and devices that containers have to themselves, and the ResourceClaims of pods.
 type parts struct {
 	allocation allocation
 	cpusets    *cpusets // nil: no container has CPUs to itself
+	claims     *claims  // nil: no pod has ResourceClaims
 }
 
 // receive handles the messages about them, and returns whether msg was one. A change of assignments changes the shared pool.
@@ -260,7 +266,7 @@ func (p parts) receive(ctx supervisors.Context, msg any) bool {
 		}
 		return true
 	}
-	return p.cpusets.receive(ctx, msg)
+	return p.cpusets.receive(ctx, msg) || p.claims.receive(ctx, msg)
 }
 
 // inspection is the actor's answer to an inspection.
@@ -283,6 +289,7 @@ func (a without) Receive(ctx supervisors.Context, msg any) {
 	case messages.Started:
 		a.parts.cpusets.start(ctx)
 	case messages.PodCgroupsWanted:
+		a.parts.claims.sweep(ctx, m)
 	case messages.EnsurePodCgroup:
 		ctx.Tell(messages.PodAddress(m.UID), messages.PodCgroupReady{UID: m.UID, Pod: m.Pod, Parent: a.parent()})
 	case messages.RemovePodCgroup:

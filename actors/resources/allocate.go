@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/actors/internal/cpus"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/messages"
@@ -86,9 +87,9 @@ func (a allocation) allocate(ctx supervisors.Context, m messages.AllocateResourc
 
 // give asks the providers one after another. The pod gets everything or, after a refusal, nothing.
 func (a allocation) give(ctx context.Context, m messages.AllocateResources) messages.ResourcesAllocated {
-	out := messages.ResourcesAllocated{UID: m.UID, Pod: m.Pod}
+	out, pod := messages.ResourcesAllocated{UID: m.UID, Pod: m.Pod}, admission.Unclaimed(m.Pod)
 	for _, p := range a.providers {
-		err := p.Allocate(ctx, m.Pod)
+		err := p.Allocate(ctx, pod)
 		if err == nil {
 			continue
 		}

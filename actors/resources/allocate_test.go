@@ -40,6 +40,8 @@ func TestDevicesAreAllocated(t *testing.T) {
 	ops := cri.NewOperations()
 	answers := func(want messages.ResourcesAllocated, ask messages.AllocateResources) {
 		t.Helper()
+		ask.Pod = &v1.Pod{}
+		want.Pod = ask.Pod
 		k := supervisortest.New(t, messages.Resources, New(Options{Providers: []Provider{p}, Operations: ops})("resources"))
 		k.Send(messages.Pods, ask)
 		k.RunWork()

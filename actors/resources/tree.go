@@ -5,6 +5,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/cpus"
 	"github.com/playlet-dev/playlet/actors/internal/devices"
+	"github.com/playlet-dev/playlet/actors/internal/dra"
 	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
 	"github.com/playlet-dev/playlet/actors/internal/pluginwatch"
 )
@@ -57,6 +58,17 @@ const StaticCPUs = cpus.PolicyStatic
 
 // NewDevices returns the process's device plugins; see devices.New.
 var NewDevices = devices.New
+
+// Types about dynamic resource allocation.
+type (
+	// Claims are the prepared ResourceClaims of pods.
+	Claims = dra.Manager
+	// ClaimOptions configure them.
+	ClaimOptions = dra.Options
+)
+
+// NewClaims returns the process's ResourceClaims; see dra.New.
+var NewClaims = dra.New
 
 // Types about plugins that register by a socket.
 type (

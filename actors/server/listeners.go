@@ -20,6 +20,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/devices"
+	"github.com/playlet-dev/playlet/actors/internal/dra"
 	"github.com/playlet-dev/playlet/actors/internal/eventlog"
 	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/actors/internal/history"
@@ -63,6 +64,8 @@ type Config struct {
 	// WriteTimeout bounds the writing of one line of a stream, or of one piece of a log, and the reading of a body on the admin
 	// socket and the observatory's port; slower clients are disconnected. 0 means half a minute.
 	WriteTimeout time.Duration
+	// Claims manages ResourceClaims; nil: there are none.
+	Claims *dra.Manager
 	// Devices manages device plugins; nil disables them and the pod resources API.
 	Devices *devices.Manager
 	// CPUs are the containers' exclusive ones, for the pod resources API.
@@ -310,6 +313,9 @@ func (l *Listeners) closed() []string {
 	}
 	if d := l.conf.Devices; d != nil && d.Damage() != "" {
 		out = append(out, d.Damage())
+	}
+	if c := l.conf.Claims; c != nil && c.Damage() != "" {
+		out = append(out, c.Damage())
 	}
 	return out
 }

@@ -17,11 +17,15 @@ const (
 )
 
 func (l *Listeners) addPlugins(m *devices.Manager) {
+	var claims podresources.Claims
+	if l.conf.Claims != nil {
+		claims = l.conf.Claims
+	}
 	l.ends = append(l.ends,
 		rpcEndpoint(devicePlugins, &rpcOpener{socketOpener: socketOpener{path: m.SocketPath(), before: m.Clear}}, m.Handler()),
 		rpcEndpoint("pod-resources", &rpcOpener{socketOpener: socketOpener{
 			path: filepath.Join(l.conf.RootDir, "pod-resources", "kubelet.sock")}}, podresources.New(l.conf.Board, m, l.conf.CPUs,
-			l.conf.ListEnded)))
+			claims, l.conf.ListEnded)))
 }
 
 // rpcEndpoint returns the endpoint of a gRPC service on a socket for root.

@@ -34,7 +34,6 @@ var documented string
 var absent = map[string]string{
 	"the node's runtime of pods is watched by events and audits: nothing is discarded, and there is no relisting by pod": "kubelet_pleg_discard_events",
 	"there is one stream of events, whose loss health tells":                                                             "kubelet_evented_pleg_*",
-	"there is no dynamic resource allocation yet":                                                                        "dra_*",
 	"there are no memory and topology managers yet":                                                                      "kubelet_memory_manager_* kubelet_topology_manager_*",
 	"records of pulls are read from the disk, without a cache": `kubelet_imagemanager_inmemory_pulledrecords_usage_percent
 		kubelet_imagemanager_inmemory_pullintents_usage_percent`,
@@ -119,6 +118,9 @@ func exercise(t *testing.T) (*rig, http.Handler) {
 	metrics.Since(metrics.PluginAllocation, now, "example.com/gpu")
 	metrics.PodResources("v1", "requests_total", "requests_list", "requests_get", "requests_get_allocatable", "errors_list", "errors_get",
 		"errors_get_allocatable")
+	metrics.Since(metrics.ClaimTime, now, "PrepareResources", "false")
+	metrics.Since(metrics.DriverTime, now, "gpu.example.com", "/v1.DRAPlugin/NodePrepareResources", "OK")
+	metrics.ClaimsInUse(map[string]int{"<any>": 1})
 	metrics.Since(metrics.CgroupTime, now, "create")
 	metrics.CPUsAssigned(2, 1, map[int]int{0: 1})
 	metrics.Pulled(200<<20, time.Second)

@@ -36,7 +36,6 @@ var missings = []missing{
 	{area: "volumes", phrase: "attaching without the attach/detach controller", onlyDetail: true},
 	{area: "node", phrase: "memory and topology managers",
 		settings: []string{"memoryManagerPolicy", "topologyManagerPolicy"}},
-	{area: "node", phrase: "DRA", fields: []string{"resourceClaims", "containers[].resources.claims"}},
 	{area: "API", phrase: "of cAdvisor: process lists, summaries, `/spec` and `/storage` of v2.1",
 		detail: "of cAdvisor's API: process lists, summaries, `/spec` and `/storage` of v2.1, which its Go clients do not ask for"},
 }

@@ -27,5 +27,4 @@ var causes = []struct{ specs, message, why string }{
 	{`PodLevelResourceManagers`, ``, "Playlet: the alpha gate PodLevelResourceManagers has no effect"},
 	{`CPU Manager|CPU manager`, ``, "host: it has two CPUs"},
 	{`Memory Manager|Topology Manager|core resource managers`, ``, "Playlet: there are no memory and topology managers"},
-	{`DRA`, ``, "Playlet: there is no dynamic resource allocation"},
 }

@@ -238,3 +238,18 @@ func TestWhatACriticalPodLacks(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// Extended resources that a container has from a ResourceClaim are not counted on the node; those of another container are.
+func TestExtendedResourcesOfAClaim(t *testing.T) {
+	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "claims", Resources: v1.ResourceRequirements{
+		Requests: v1.ResourceList{"example.com/gpu": resource.MustParse("1")}}}}}}
+	pod.Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{ResourceClaimName: "gpu",
+		RequestMappings: []v1.ContainerExtendedResourceRequest{{ContainerName: "claims", ResourceName: "example.com/gpu"}}}
+	if c := NewClaim(pod); c.requests["example.com/gpu"] != 0 || len(pod.Spec.Containers[0].Resources.Requests) == 0 {
+		t.Errorf("got requests %v of %v", c.requests, pod.Spec.Containers[0].Resources)
+	}
+	pod.Status.ExtendedResourceClaimStatus.RequestMappings[0].ContainerName = "other"
+	if c := NewClaim(pod); c.requests["example.com/gpu"] != 1 {
+		t.Errorf("of another container: got requests %v", c.requests)
+	}
+}

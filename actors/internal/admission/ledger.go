@@ -21,13 +21,35 @@ type Claim struct {
 }
 
 // NewClaim computes the requests of a pod. They are those of all containers and sidecars, or of an init container with its
-// earlier sidecars, whichever is more. Pod-level requests replace them. The overhead is added.
+// earlier sidecars, whichever is more. Pod-level requests replace them. The overhead is added. Extended resources of a
+// ResourceClaim are not counted: the claim has them.
 func NewClaim(pod *v1.Pod) *Claim {
 	c := &Claim{Pod: pod, requests: map[v1.ResourceName]int64{}, ports: hostPorts(pod)}
-	for name, q := range translate.PodRequests(pod) {
+	for name, q := range translate.PodRequests(Unclaimed(pod)) {
 		c.requests[name] = amount(name, q)
 	}
 	return c
+}
+
+// Unclaimed returns the pod without the extended resources that its containers have from a ResourceClaim (KEP-5004). It returns
+// the pod itself if there are none, and does not change it.
+func Unclaimed(pod *v1.Pod) *v1.Pod {
+	s := pod.Status.ExtendedResourceClaimStatus
+	if s == nil || len(s.RequestMappings) == 0 {
+		return pod
+	}
+	pod = pod.DeepCopy()
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			for _, r := range s.RequestMappings {
+				if r.ContainerName == list[i].Name {
+					delete(list[i].Resources.Requests, v1.ResourceName(r.ResourceName))
+					delete(list[i].Resources.Limits, v1.ResourceName(r.ResourceName))
+				}
+			}
+		}
+	}
+	return pod
 }
 
 // Ledger sums the resources held by the pods on the node, including pods that are ending.

@@ -102,6 +102,16 @@ var ofWaits = map[messages.CauseCode]sentence{
 	messages.CauseVolumeInUse:  {"{text}", "remove the pod that uses the volume"},
 }
 
+// ofClaims follow "the pod's ResourceClaims cannot be prepared: ".
+var ofClaims = map[messages.CauseCode]sentence{
+	messages.CauseClaimUnready: {"{text}",
+		"see the status of the claim, with kubectl describe resourceclaim, and the log of the scheduler"},
+	messages.CauseClaimDriverAbsent: {"DRA driver {name} of ResourceClaim {detail} is not registered on this node",
+		"check that the driver's pod runs on this node and has registered its socket in plugins_registry"},
+	messages.CauseClaimDriverFailed: {"DRA driver {name} fails for ResourceClaim {detail}: {text}",
+		"see the log of the driver's pod on this node"},
+}
+
 // ofVolumes are the remedies for other failures of volumes.
 var ofVolumes = map[messages.CauseCode]string{
 	messages.CauseHostPath:   "create the path on the node, or correct the volume's path or type",

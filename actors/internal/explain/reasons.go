@@ -62,6 +62,7 @@ var plain = map[string]struct{ waitsFor, remedy string }{
 	messages.ReasonUnsupported:       {"a pod without these fields", "remove these fields, or run the pod on another node"},
 	messages.ReasonRestartingAll:     {"the end of its containers", ""},
 	messages.ReasonUnmounting:        {"the end of the unmounts", "see what uses the volumes' mounts, with fuser -m or lsof"},
+	messages.ReasonAwaitDrivers:      {"the DRA drivers", "see the logs of the drivers"},
 	messages.ReasonRemoving:          {"the runtime and the disk", ""},
 	messages.ReasonFinalizers: {"the owners of the finalizers",
 		"have their owners finish, or remove them with kubectl edit"},
@@ -87,6 +88,8 @@ func (v view) ofPod(f *Finding, r messages.Reason, why messages.Cause) {
 		f.Remedy = "see the runtime's log; often a CNI plugin is missing or fails"
 	case messages.ReasonFailedRemove:
 		f.Cause, f.Remedy = "the runtime cannot remove the ended pod's sandbox or containers: "+said, "see the runtime's log"
+	case messages.ReasonPrepareClaims, messages.ReasonReleaseClaims:
+		f.Cause, f.Remedy = v.claims(r.Code, why)
 	case messages.ReasonCreatePodContainer:
 		f.Cause, f.Remedy = "the pod's cgroup cannot be created: "+said, "see playlet doctor"
 	default:
@@ -198,6 +201,19 @@ func (v view) volume(r messages.Reason, why messages.Cause) (cause, remedy strin
 		remedy = "fix the cause named in the message; the mount is retried automatically"
 	}
 	return cause, remedy
+}
+
+// claims explains why a pod's ResourceClaims cannot be prepared, or be unprepared at its end.
+func (v view) claims(code string, why messages.Cause) (cause, remedy string) {
+	if _, ofObject := ofObjects[why.Code]; ofObject {
+		return v.needs(why, "the pod", "")
+	}
+	done := "prepared"
+	if code == messages.ReasonReleaseClaims {
+		done = "unprepared"
+	}
+	cause, remedy = put(ofClaims, why, sentence{"{text}", "see the logs of the DRA drivers"})
+	return "the pod's ResourceClaims cannot be " + done + ": " + cause, remedy
 }
 
 // needs explains the lack of an object that a container or volume refers to. Of another cause it is the text after otherwise.

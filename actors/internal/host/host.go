@@ -16,6 +16,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/cpus"
 	"github.com/playlet-dev/playlet/actors/internal/devices"
+	"github.com/playlet-dev/playlet/actors/internal/dra"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/userns"
 	"github.com/playlet-dev/playlet/cri"
@@ -47,6 +48,8 @@ type Host struct {
 	Objects *objectset.Board
 	// Devices manages the devices that plugins gave to containers; nil means none.
 	Devices *devices.Manager
+	// Claims manages the pods' ResourceClaims; nil means that the node has no API server.
+	Claims *dra.Manager
 	// CPUs are the CPUs that containers have to themselves; nil means none.
 	CPUs *cpus.Manager
 	// Users are the ranges of pods with user namespaces of their own; nil means that this node has none.

@@ -29,6 +29,9 @@ var (
 	resizeBuckets  = []float64{10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000} // ms
 )
 
+// draBuckets are in seconds, as the kubelet has them.
+var draBuckets = prometheus.ExponentialBucketsRange(.1, 40, 15)
+
 // The families.
 var (
 	rejections  = counter("kubelet_admission_rejections_total", "Pods that were refused.", "reason")
@@ -56,6 +59,11 @@ var (
 	PluginRegistrations = counter("kubelet_device_plugin_registration_total", "Registrations of device plugins.", "resource_name")
 	PluginAllocation    = histogram("kubelet_device_plugin_alloc_duration_seconds",
 		"Time that device plugins took to allocate devices to a container.", prometheus.DefBuckets, "resource_name")
+	// ClaimTime is of the ResourceClaims of a pod, by operation and whether it failed; DriverTime is of the calls of DRA drivers.
+	ClaimTime = histogram("dra_operations_duration_seconds",
+		"Time that it took to prepare or unprepare the ResourceClaims of a pod.", draBuckets, "operation_name", "is_error")
+	DriverTime = histogram("dra_grpc_operations_duration_seconds", "Time that calls of DRA drivers took.", draBuckets,
+		"driver_name", "method_name", "grpc_status_code")
 	podResources = map[string]*prometheus.CounterVec{
 		"requests_total":           podResourcesCounter("requests_total", "Requests to the pod resources API."),
 		"requests_list":            podResourcesCounter("requests_list", "Requests for the resources of all pods."),

@@ -11,11 +11,11 @@ import (
 
 // Dial returns a connection to a plugin's socket, which is opened by the first call. The permissions of the socket's folder
 // authenticate the plugin.
-func Dial(socket string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+func Dial(socket string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+socket, append(more, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", socket)
-		}))
+		}))...)
 }

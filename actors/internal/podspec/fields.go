@@ -70,7 +70,8 @@ var fields = []rule{
 	{honoured, "{imagePullSecrets[].name,runtimeClassName,ephemeralContainers[].targetContainerName}", nil},
 	{honoured, "overhead", []string{"cpu", "memory", "ephemeral-storage", "hugepages-*", "*/*"}},
 	{honoured, "resources.{limits,requests}", []string{"cpu", "memory", "hugepages-*"}},
-	{refused, "{resources.claims,resourceClaims}", nil},
+	{honoured, "resourceClaims[].{name,resourceClaimName,resourceClaimTemplateName}", nil},
+	{refused, "resources.claims", nil},
 
 	// Containers: image and process.
 	{honoured, inContainer + "{name,image,imagePullPolicy,command[],args[],workingDir,stdin,stdinOnce,tty}", nil},
@@ -84,7 +85,7 @@ var fields = []rule{
 	// Containers: ports and resources.
 	{honoured, inContainer + "ports[].{name,containerPort,hostPort,hostIP,protocol}", nil},
 	{honoured, inContainer + "resources.{limits,requests}", []string{"cpu", "memory", "hugepages-*", "*/*", "ephemeral-storage"}},
-	{refused, inContainer + "resources.claims", nil},
+	{honoured, inContainer + "resources.claims[].{name,request}", nil},
 	{honoured, inContainer + "resizePolicy[].{resourceName,restartPolicy}", nil},
 
 	// Containers: volumes.

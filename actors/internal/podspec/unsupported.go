@@ -17,15 +17,16 @@ import (
 const notYet = "not supported yet by Playlet"
 
 // Unsupported names every field of a defaulted pod's spec that differs from its default and is not implemented yet, so that no
-// field is dropped silently. The table in fields.go lists the honoured fields; all others are refused. Extended resources that
-// the scheduler took from ResourceClaims (KEP-5004) are refused; others are counted, or provided by a device plugin.
+// field is dropped silently. The table in fields.go lists the honoured fields; all others are refused.
 func Unsupported(pod *v1.Pod) field.ErrorList {
 	w := &walker{}
 	w.walk(reflect.ValueOf(&pod.Spec).Elem(), field.NewPath("spec"), "")
-	if pod.Status.ExtendedResourceClaimStatus != nil {
-		w.forbidden(field.NewPath("status", "extendedResourceClaimStatus"), notYet)
-	}
 	return w.errs
+}
+
+// HasClaims reports whether a pod may use ResourceClaims (KEP-4381): its own, or one for its extended resources (KEP-5004).
+func HasClaims(pod *v1.Pod) bool {
+	return len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil
 }
 
 // others maps the honoured value of a field with two values to the refused one.

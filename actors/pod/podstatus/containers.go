@@ -27,6 +27,9 @@ func (p *Pod) containerStatus(c *known.Container) v1.ContainerStatus {
 	if p.Set.Devices != nil && !c.Init && !c.Ephemeral {
 		s.AllocatedResourcesStatus = p.Set.Devices(string(p.Pod.UID), c.Name)
 	}
+	if p.Set.Claims != nil && !c.Init && !c.Ephemeral {
+		s.AllocatedResourcesStatus = append(s.AllocatedResourcesStatus, p.Set.Claims(p.Pod, c.Spec)...)
+	}
 	f := c.Newest()
 	hold := p.Hold(c)
 	if f != nil {

@@ -22,7 +22,7 @@ type Pod struct {
 	Reported   *v1.PodStatus // the last reported status; nil: none
 	Now        time.Time
 	Live       bool             // the pod should run
-	Unsure     bool             // an unknown start may be in progress
+	Unsure     bool             // an unknown start may be in progress, or claims are in use
 	Over       bool             // none of its containers runs any more, for good
 	Mounted    bool             // its volumes are mounted
 	Group      *v1.Pod          // the pod in the size that its cgroup got last; nil: unknown

@@ -45,6 +45,8 @@ type Settings struct {
 	Actual func(pod *v1.Pod, spec *v1.Container, reported messages.ContainerResources) v1.ResourceRequirements
 	// Devices returns the health of a container's devices; nil: none has any.
 	Devices func(uid, container string) []v1.ResourceStatus
+	// Claims returns the health of the devices of a container's ResourceClaims; nil: none has any.
+	Claims func(pod *v1.Pod, c *v1.Container) []v1.ResourceStatus
 	// RestartAll enables rules of a container that restart its whole pod (KEP-5532).
 	RestartAll bool
 	// RecursiveReadOnly reports whether a handler of the runtime can make all mounts below a volume read-only (KEP-3857).
@@ -64,8 +66,12 @@ func Default(h *host.Host, backOff restarts.BackOff, runtimeName func() string) 
 	if h.Devices != nil {
 		health = h.Devices.Health
 	}
+	var ofClaims func(pod *v1.Pod, c *v1.Container) []v1.ResourceStatus
+	if h.Claims != nil {
+		ofClaims = h.Claims.Health
+	}
 	return Settings{
-		Devices:       health,
+		Devices: health, Claims: ofClaims,
 		AnswerTimeout: 15 * time.Second, Work: h.Reap(4) + 10*time.Second, BackOff: backOff, HostIPs: h.NodeIPs,
 		Unsettled: h.Unsettled, RuntimeName: runtimeName,
 		Resources: madeWith, Events: h.Events,

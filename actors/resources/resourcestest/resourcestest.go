@@ -3,6 +3,7 @@ package resourcestest
 
 import (
 	"github.com/playlet-dev/playlet/actors/internal/devices/devicestest"
+	"github.com/playlet-dev/playlet/actors/internal/dra/dratest"
 	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups/cgroupstest"
 )
 
@@ -17,3 +18,9 @@ type Plugin = devicestest.Plugin
 
 // NewPlugin returns a device plugin; see devicestest.New.
 var NewPlugin = devicestest.New
+
+// Driver is a DRA driver; see dratest.Driver.
+type Driver = dratest.Driver
+
+// NewDriver returns a DRA driver; see dratest.New.
+var NewDriver = dratest.New

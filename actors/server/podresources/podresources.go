@@ -1,6 +1,6 @@
-// Package podresources serves the kubelet's pod resources APIs v1 and v1alpha1: the pods on the node, and the devices and
-// exclusive CPUs of their containers (KEP-606, KEP-2043). As there is no memory manager and no dynamic resource allocation,
-// their fields are empty, as on a kubelet with the policy "None".
+// Package podresources serves the kubelet's pod resources APIs v1 and v1alpha1: the pods on the node, and the devices,
+// ResourceClaims and exclusive CPUs of their containers (KEP-606, KEP-2043, KEP-3695). As there is no memory manager, its fields
+// are empty, as on a kubelet with the policy "None".
 //
 // As with the kubelet, List of v1 omits ended pods unless the feature gate KubeletPodResourcesListUseActivePods is off. List of
 // v1alpha1 has them in any case, without devices. Get finds an ended pod, too.
@@ -43,8 +43,13 @@ type CPUs interface {
 	Allocatable() []int64
 }
 
-// New returns the handler: gRPC over HTTP/2 without TLS. With ended, List of v1 has ended pods, too.
-func New(b *board.Board, devices Devices, cpus CPUs, ended bool) http.Handler {
+// Claims provides the ResourceClaims of containers; *dra.Manager implements it. Of does not block.
+type Claims interface {
+	Of(pod *v1.Pod, c *v1.Container) []*api.DynamicResource
+}
+
+// New returns the handler: gRPC over HTTP/2 without TLS. Claims may be nil. With ended, List of v1 has ended pods, too.
+func New(b *board.Board, devices Devices, cpus CPUs, claims Claims, ended bool) http.Handler {
 	limiter := rate.NewLimiter(perSecond, burst)
 	s := grpc.NewServer(grpc.UnaryInterceptor(
 		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -53,7 +58,7 @@ func New(b *board.Board, devices Devices, cpus CPUs, ended bool) http.Handler {
 			}
 			return next(ctx, req)
 		}))
-	l := &lister{board: b, devices: devices, cpus: cpus, ended: ended}
+	l := &lister{board: b, devices: devices, cpus: cpus, claims: claims, ended: ended}
 	api.RegisterPodResourcesListerServer(s, l)
 	v1alpha1.RegisterPodResourcesListerServer(s, &alphaLister{lister: l})
 	return s
@@ -64,6 +69,7 @@ type lister struct {
 	board   *board.Board
 	devices Devices
 	cpus    CPUs
+	claims  Claims
 	ended   bool // List has ended pods, too
 }
 
@@ -109,8 +115,11 @@ func (l *lister) of(p board.Pod) *api.PodResources {
 	out := &api.PodResources{Name: pod.Name, Namespace: pod.Namespace}
 	add := func(c *v1.Container) {
 		uid := string(pod.UID)
-		out.Containers = append(out.Containers,
-			&api.ContainerResources{Name: c.Name, Devices: l.devicesOf(p, c.Name), CpuIds: l.cpus.Exclusive(uid, c.Name)})
+		one := &api.ContainerResources{Name: c.Name, Devices: l.devicesOf(p, c.Name), CpuIds: l.cpus.Exclusive(uid, c.Name)}
+		if l.claims != nil && active(p) {
+			one.DynamicResources = l.claims.Of(pod, c)
+		}
+		out.Containers = append(out.Containers, one)
 	}
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; ptr.Deref(c.RestartPolicy, "") == v1.ContainerRestartPolicyAlways {

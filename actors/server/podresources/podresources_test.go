@@ -27,6 +27,13 @@ func (named) Of(uid, container string) []*api.ContainerDevices {
 	return []*api.ContainerDevices{{ResourceName: "example.com/gpu", DeviceIds: []string{uid + "-" + container}}}
 }
 
+// claimed has a claim for each container, by its pod and name.
+type claimed struct{}
+
+func (claimed) Of(pod *v1.Pod, c *v1.Container) []*api.DynamicResource {
+	return []*api.DynamicResource{{ClaimName: string(pod.UID) + "-" + c.Name, ClaimNamespace: "ns"}}
+}
+
 func (named) Allocatable() []*api.ContainerDevices { return named{}.Of("all", "free") }
 
 // exclusive gives each sidecar CPU 1, of CPUs 1 to 3.
@@ -45,7 +52,7 @@ func (exclusive) Allocatable() []int64 { return []int64{1, 2, 3} }
 func TestNew_ServesBothVersions(t *testing.T) {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
-	server := httptest.NewUnstartedServer(New(board.New(), named{}, exclusive{}, false))
+	server := httptest.NewUnstartedServer(New(board.New(), named{}, exclusive{}, claimed{}, false))
 	server.Config.Protocols = &protocols
 	server.Start()
 	defer server.Close()
@@ -77,7 +84,7 @@ func TestWhatIsReported(t *testing.T) {
 	lingers.Phase = "terminating"
 	b.Publish(board.Snapshot{Pods: []board.Pod{pod("runs", v1.PodRunning), pod("over", v1.PodFailed), {Pod: pod("new", "").Pod},
 		lingers}})
-	l := &lister{board: b, devices: named{}, cpus: exclusive{}}
+	l := &lister{board: b, devices: named{}, cpus: exclusive{}, claims: claimed{}}
 	list, err := l.List(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -90,17 +97,20 @@ func TestWhatIsReported(t *testing.T) {
 				for _, d := range c.GetDevices() {
 					ids = append(ids, d.GetDeviceIds()...)
 				}
+				for _, r := range c.GetDynamicResources() {
+					ids = append(ids, "claim-"+r.GetClaimName())
+				}
 				got = append(got, fmt.Sprint(c.GetName(), ids, c.GetCpuIds(), c.GetMemory()))
 			}
 		}
 		return got
 	}
 	got := words(list)
-	if want := "ns/runs side[u-side] [1] [] app[u-app] [] [] ns/new side[u-side] [1] [] app[u-app] [] [] " +
-		"ns/ends side[u-side] [1] [] app[u-app] [] []"; strings.Join(got, " ") != want {
+	if want := "ns/runs side[u-side claim-u-side] [1] [] app[u-app claim-u-app] [] [] ns/new side[u-side claim-u-side] [1] [] " +
+		"app[u-app claim-u-app] [] [] ns/ends side[u-side claim-u-side] [1] [] app[u-app claim-u-app] [] []"; strings.Join(got, " ") != want {
 		t.Errorf("%s, want %s", strings.Join(got, " "), want)
 	}
-	all := &lister{board: b, devices: named{}, cpus: exclusive{}, ended: true}
+	all := &lister{board: b, devices: named{}, cpus: exclusive{}, claims: claimed{}, ended: true}
 	list, err = all.List(t.Context(), nil)
 	if got := strings.Join(words(list), " "); err != nil || len(list.GetPodResources()) != 4 ||
 		!strings.Contains(got, "ns/over side[] [1] [] app[] [] []") {

@@ -192,6 +192,7 @@ func (a *Agent) start(interceptor supervisors.Interceptor) error {
 		return err
 	}
 	a.cluster.watch(a.node, a.host.Ops, a.log)
+	a.host.Claims.Start()
 	a.stopPlugins = a.watchPlugins()
 	warnOfGaps(a.node, a.host.Node.CgroupV2, a.log)
 	if engine := a.observatory.chaos; interceptor == nil && engine != nil {
@@ -210,6 +211,8 @@ func (a *Agent) start(interceptor supervisors.Interceptor) error {
 	a.listeners.Attach(system)
 	a.host.Devices.Notify(func(uid string) { system.Tell(messages.PodAddress(uid), messages.DevicesChanged{UID: uid}) },
 		func() { system.Tell(messages.Pods, messages.DevicesListed{}) })
+	a.host.Claims.Notify(func(uid string) { system.Tell(messages.PodAddress(uid), messages.DevicesChanged{UID: uid}) },
+		func() { system.Tell(messages.Resources, messages.ClaimDriversChanged{}) })
 	return nil
 }
 
@@ -217,6 +220,7 @@ func (a *Agent) start(interceptor supervisors.Interceptor) error {
 func (a *Agent) watchPlugins() (stop func()) {
 	handlers := map[string]resources.PluginHandler{registration.DevicePlugin: a.host.Devices.Registry()}
 	if a.cluster != nil {
+		handlers[registration.DRAPlugin] = a.host.Claims.Registry()
 		handlers[registration.CSIPlugin] = a.cluster.storage.Drivers
 	}
 	w := resources.PluginWatcher{Dir: filepath.Join(a.node.RootDir, "plugins_registry"), Handlers: handlers,
@@ -263,6 +267,7 @@ func (a *Agent) Close() error {
 	errs = append(errs, a.machine.close(), a.listeners.Close())
 	a.host.Devices.Close() // after the listeners: no plugin registers with a Manager that is closed
 	a.host.CPUs.Close()
+	a.host.Claims.Close()
 	errs = append(errs, a.runtime.client.Close(), a.locks.Close())
 	return errors.Join(errs...)
 }

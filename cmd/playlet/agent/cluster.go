@@ -22,9 +22,11 @@ import (
 	"github.com/playlet-dev/playlet/actors/identity"
 	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/registration"
+	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/actors/sources/apiserver"
 	"github.com/playlet-dev/playlet/actors/stats"
 	"github.com/playlet-dev/playlet/actors/status"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/actors/volumes/persistent"
 	"github.com/playlet-dev/playlet/actors/volumes/satoken"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent/podlog"
@@ -127,6 +129,18 @@ func (c *cluster) close() {
 	}
 	watches.Go(c.storage.Close)
 	watches.Wait()
+}
+
+// claims returns the ResourceClaims of the node's pods; nil on a standalone node.
+func (c *cluster) claims(node *config.Node, log *slog.Logger) *resources.Claims {
+	if c == nil {
+		return nil
+	}
+	return resources.NewClaims(resources.ClaimOptions{
+		Client: c.clients.Main, NodeName: node.NodeName, RootDir: node.RootDir, Retry: kinds.RetryPlugin, Log: log,
+		Extended: node.FeatureEnabled("DRAExtendedResource"), Health: node.FeatureEnabled("ResourceHealthStatus"),
+		Messages: node.FeatureEnabled("ResourceHealthStatusMessage"),
+	})
 }
 
 // usage returns the usage of the pod's volumes from claims and CSI drivers. It is empty on a standalone node.

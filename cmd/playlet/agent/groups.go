@@ -34,7 +34,7 @@ const podsSlice = "kubepods.slice"
 // wireResources binds the actor of the cgroups.
 func wireResources(node *config.Node, host *pod.Host, groups resources.Groups, board *pods.Board) supervisors.Constructor {
 	systemd := func() bool { return host.Can().SystemdCgroups } // makes the cgroups
-	return resources.New(resources.Options{
+	o := resources.Options{
 		Tree: groupTree(node, host.Node, groups, systemd), Operations: host.Ops,
 		Providers: []resources.Provider{host.Devices, host.CPUs},
 		Pinning: resources.Pinning{CPUs: host.CPUs, Board: board, Runtime: host.CRI,
@@ -46,7 +46,11 @@ func wireResources(node *config.Node, host *pod.Host, groups resources.Groups, b
 			}
 			return ""
 		},
-	})
+	}
+	if host.Claims != nil {
+		o.Claims = host.Claims
+	}
+	return resources.New(o)
 }
 
 // groupTree is the tree of cgroups as the configuration has it; nil where pods have no cgroups of their own.

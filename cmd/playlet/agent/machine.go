@@ -209,7 +209,7 @@ func readHost(node *config.Node, log *slog.Logger) (facts translate.NodeFacts, d
 
 // newHost is the machine as the actors of pods and containers know it.
 func newHost(node *config.Node, facts translate.NodeFacts, dns translate.DNSFacts, r *containerRuntime, m *machine,
-	cpus *resources.CPUs, log *slog.Logger) *pod.Host {
+	cpus *resources.CPUs, c *cluster, log *slog.Logger) *pod.Host {
 	k := node.Kubelet
 	facts.Pin = cpus.Pin
 	return &pod.Host{
@@ -218,6 +218,7 @@ func newHost(node *config.Node, facts translate.NodeFacts, dns translate.DNSFact
 		Allocatable: allocatable(node, m.reader.Last()), Abilities: abilities(r.state, k.CgroupDriver),
 		Absence:    func() (time.Time, time.Duration) { s := r.state.Load(); return s.Answered, s.Away },
 		Devices:    resources.NewDevices(node.RootDir, log.With(podlog.ActorKey, messages.Resources.String())),
+		Claims:     c.claims(node, log.With(podlog.ActorKey, messages.Resources.String())),
 		CPUs:       cpus,
 		Standalone: node.Standalone(),
 		Users: pod.NewUserRanges(pod.UserOptions{
