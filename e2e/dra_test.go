@@ -24,9 +24,9 @@ import (
 
 const draDriver = "gpu.dra.example.org"
 
-// Two pods share a ResourceClaim. They wait for its reservation and its driver, which playlet explain names. The driver prepares it
-// once, both containers see its device, also when the agent was killed, and it is unprepared after the second pod. The slices that a
-// driver has left behind are deleted at the start.
+// Two pods share a ResourceClaim. They wait for its reservation and its driver, which playlet explain names. The driver prepares
+// it once, both containers see its device, also when the agent was killed, and it is unprepared after the second pod. The slices
+// that a driver has left behind are deleted at the start.
 func TestResourceClaims(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)

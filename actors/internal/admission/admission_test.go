@@ -239,7 +239,7 @@ func TestWhatACriticalPodLacks(t *testing.T) {
 	}
 }
 
-// Extended resources that a container has from a ResourceClaim are not counted on the node; those of another container are.
+// Extended resources of a ResourceClaim are not counted on the node; those of other containers are.
 func TestExtendedResourcesOfAClaim(t *testing.T) {
 	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "claims", Resources: v1.ResourceRequirements{
 		Requests: v1.ResourceList{"example.com/gpu": resource.MustParse("1")}}}}}}

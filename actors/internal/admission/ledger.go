@@ -20,8 +20,8 @@ type Claim struct {
 	ports    []hostPort
 }
 
-// NewClaim computes the requests of a pod. They are those of all containers and sidecars, or of an init container with its
-// earlier sidecars, whichever is more. Pod-level requests replace them. The overhead is added. Extended resources of a
+// NewClaim computes the requests of a pod. They are the sum over all containers and sidecars, or over an init container
+// with its earlier sidecars, whichever is more. Pod-level requests replace them. The overhead is added. Extended resources of a
 // ResourceClaim are not counted: the claim has them.
 func NewClaim(pod *v1.Pod) *Claim {
 	c := &Claim{Pod: pod, requests: map[v1.ResourceName]int64{}, ports: hostPorts(pod)}

@@ -20,8 +20,8 @@ const (
 var process = newMeter(sinceNow())
 
 // Total returns for how long the machine was suspended or paused since the process began. It never shrinks. A virtual machine
-// that its host pauses has no clock that shows it: it finds its wall clock ahead. So a wall clock that is set forward by ClockSet or
-// more counts as well. Safe for concurrent use.
+// that its host pauses has no clock that shows it: it finds its wall clock ahead. So a wall clock that is set forward by ClockSet
+// or more counts as well. Safe for concurrent use.
 func Total() time.Duration { return process.total() }
 
 // Set returns by how much the wall clock was set between two times of this process, or 0 if by less than ClockSet. A suspension
