@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -364,22 +365,24 @@ func TestInspection(t *testing.T) {
 
 // A pull that takes several times the timeout is neither cut off nor restarted while the runtime answers.
 func TestPull_TakesAsLongAsTheRuntimeAnswers(t *testing.T) {
-	f := &fake{there: map[string]string{}, hold: make(chan struct{})}
-	const limit = 240 * time.Millisecond
-	opts := Options{Service: f, Operations: cri.NewOperations(), Serialize: true, PullTimeout: limit}
-	k := supervisortest.New(t, messages.Images, New(opts)("images"))
-	k.Send("pods/a", puller("a", "img:1", v1.PullAlways))
-	go func() {
-		for looks := 0; looks < 180; time.Sleep(limit / 60) { // each is a sixtieth of the timeout after the last
-			f.mu.Lock()
-			looks = strings.Count(strings.Join(f.calls, " "), "look")
-			f.mu.Unlock()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{there: map[string]string{}, hold: make(chan struct{})}
+		const limit = 240 * time.Millisecond
+		opts := Options{Service: f, Operations: cri.NewOperations(), Serialize: true, PullTimeout: limit}
+		k := supervisortest.New(t, messages.Images, New(opts)("images"))
+		k.Send("pods/a", puller("a", "img:1", v1.PullAlways))
+		go func() {
+			for looks := 0; looks < 180; time.Sleep(limit / 60) { // each is a sixtieth of the timeout after the last
+				f.mu.Lock()
+				looks = strings.Count(strings.Join(f.calls, " "), "look")
+				f.mu.Unlock()
+			}
+			close(f.hold)
+		}()
+		k.RunWork()
+		expect(t, "told", reported(k), "pods/a: id of img:1 pulled=true")
+		if calls := f.take(); strings.Count(calls, "pull") != 1 {
+			t.Errorf("got %s, want one pull", calls)
 		}
-		close(f.hold)
-	}()
-	k.RunWork()
-	expect(t, "told", reported(k), "pods/a: id of img:1 pulled=true")
-	if calls := f.take(); strings.Count(calls, "pull") != 1 {
-		t.Errorf("got %s, want one pull", calls)
-	}
+	})
 }

@@ -34,6 +34,7 @@ var asked = map[string]string{
 	"actors/internal/pluginwatch/watcher.go os.MkdirAll":            own,
 	"actors/internal/pluginwatch/watcher.go unix.Lstat":             own,
 	"actors/volumes/leftover/leftover.go filepath.EvalSymlinks":     own,
+	"actors/volumes/leftover/leftover.go os.Lstat":                  "a device that a kubelet bound, of no file server",
 	"actors/internal/linux/safepath/follow.go os.OpenFile":          "a descriptor that crossed no mount",
 	"actors/internal/linux/safepath/mount.go unix.Fstatfs":          "FileSystem, for mounts of the agent",
 	"actors/internal/linux/safepath/remove.go unix.Statx":           "with AT_STATX_DONT_SYNC",
