@@ -12,34 +12,34 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Devices returns the CDI devices of a container, in a stable order, each once. If a claim is unknown because the checkpoint was
-// lost, the pod's claims are prepared first.
+// Devices returns the CDI devices of a container, in a stable order, each once. If the checkpoint was lost, and a claim
+// is not recorded as used by the pod, the pod's claims are prepared first.
 func (m *Manager) Devices(ctx context.Context, pod *v1.Pod, c *v1.Container) ([]*runtimeapi.CDIDevice, error) {
 	uses, err := usesOf(pod, c, m.extended)
 	if err != nil || len(uses) == 0 {
 		return nil, err
 	}
-	out, lacks := m.devices(uses)
+	out, lacks := m.devices(pod, uses)
 	if lacks == nil {
 		return out, nil
 	}
 	if err := m.Prepare(ctx, pod); err != nil {
 		return nil, err
 	}
-	if out, lacks = m.devices(uses); lacks != nil {
+	if out, lacks = m.devices(pod, uses); lacks != nil {
 		return nil, messages.Cause{Code: messages.CauseClaimUnready, Kind: claimKind, Name: lacks.String()}.Errorf(
 			"ResourceClaim %s is not prepared", lacks)
 	}
 	return out, nil
 }
 
-// devices returns the CDI devices of claims, or a claim that is unknown.
-func (m *Manager) devices(uses []use) (out []*runtimeapi.CDIDevice, lacks *key) {
+// devices returns the CDI devices of a pod's claims, or a claim that is not recorded as used by the pod.
+func (m *Manager) devices(pod *v1.Pod, uses []use) (out []*runtimeapi.CDIDevice, lacks *key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, u := range uses {
 		c := m.table[u.key]
-		if c == nil {
+		if c == nil || !c.PodUIDs.Has(string(pod.UID)) {
 			return nil, &u.key
 		}
 		for _, request := range u.requests {

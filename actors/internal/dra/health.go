@@ -1,6 +1,7 @@
 package dra
 
 import (
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -76,10 +77,10 @@ func statusOf(s healthapi.HealthStatus) v1.ResourceHealthStatus {
 	}
 }
 
-// shorten cuts a message to the length that the API server accepts, as the kubelet does.
+// shorten cuts a message to the length that the API server accepts.
 func shorten(message string) string {
 	if len(message) <= v1.ResourceHealthMessageMaxLength {
 		return message
 	}
-	return message[:v1.ResourceHealthMessageMaxLength-3] + "..."
+	return strings.ToValidUTF8(message[:v1.ResourceHealthMessageMaxLength-3], "") + "..." // the cut may split a character
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,6 +25,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
 // File is the name of the checkpoint in the root folder, the kubelet's.
@@ -64,6 +66,7 @@ type Manager struct {
 	loops     sync.WaitGroup
 	locks     locks
 	damage    string
+	unwritten atomic.Bool // the last write of the checkpoint failed
 
 	mu             sync.Mutex
 	table          table
@@ -154,7 +157,8 @@ func (m *Manager) put() {
 }
 
 func (m *Manager) flush() error {
-	if err := m.file.Flush(); err != nil {
+	err := m.file.Flush()
+	if m.unwritten.Store(err != nil); err != nil {
 		return fmt.Errorf("checkpoint ResourceClaims: %w", err)
 	}
 	return nil
@@ -181,7 +185,7 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod) (err error) {
 	defer unlock()
 	var todo batch
 	m.locked(func() {
-		if todo, err = m.table.begin(string(pod.UID), claims); err == nil {
+		if todo, err = m.table.begin(string(pod.UID), claims, m.damage != ""); err == nil {
 			m.put()
 		}
 	})
@@ -236,12 +240,14 @@ func (m *Manager) each(todo batch, call func(p *plugin, claims []*claim) error) 
 	var calls sync.WaitGroup
 	for i, driver := range drivers {
 		calls.Go(func() {
-			p, err := m.plugin(driver, names(todo[driver]))
-			if err == nil {
+			errs[i] = guard.Call(m.log, "call of DRA driver "+driver, func() error {
+				p, err := m.plugin(driver, names(todo[driver]))
+				if err != nil {
+					return err
+				}
 				p.conn.ResetConnectBackoff() // a plugin that has come back is called at once
-				err = call(p, todo[driver])
-			}
-			errs[i] = err
+				return call(p, todo[driver])
+			})
 		})
 	}
 	calls.Wait()
@@ -306,6 +312,9 @@ func (m *Manager) Unprepare(ctx context.Context, uid string) (err error) {
 	var keys []key
 	m.locked(func() { keys = m.table.of(uid) })
 	if len(keys) == 0 {
+		if m.unwritten.Load() {
+			return m.flush()
+		}
 		return nil
 	}
 	defer func(began time.Time) {

@@ -155,7 +155,7 @@ func TestRestart(t *testing.T) {
 
 // A lost checkpoint is reported and kept aside, and the claims of a running pod are prepared again when its container starts.
 func TestALostCheckpoint(t *testing.T) {
-	n := newNode(t, aClaim("c", []string{"d.org"}, []string{"u"}))
+	n := newNode(t, aClaim("c", []string{"d.org"}, []string{"u", "v"}))
 	pod := aPod("u", "c")
 	if err := os.WriteFile(filepath.Join(n.dir, File), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
@@ -164,14 +164,30 @@ func TestALostCheckpoint(t *testing.T) {
 	if n.Damage() == "" {
 		t.Error("no damage is reported")
 	}
-	n.driver("d.org")
+	d := n.driver("d.org")
 	if got, err := n.Devices(t.Context(), pod, &pod.Spec.Containers[0]); err != nil || len(got) != 1 {
 		t.Errorf("devices: got %v, %v", got, err)
 	}
+	n.unprepare("u") // and pod v runs
+	equal(t, "prepared while another pod may use it", d.Prepared(), "c")
+	n.unprepare("v")
+	equal(t, "prepared after its last pod", d.Prepared())
 	aside, err := filepath.Glob(filepath.Join(n.dir, File+".*"))
 	if err != nil || len(aside) != 1 {
 		t.Errorf("kept aside: %v, %v", aside, err)
 	}
+}
+
+// The start of a container records its pod as a user of a claim that another pod has prepared.
+func TestDevices_RecordThePod(t *testing.T) {
+	n := newNode(t, aClaim("c", []string{"d.org"}, []string{"u", "v"}))
+	n.driver("d.org")
+	n.prepare(aPod("u", "c"))
+	pod := aPod("v", "c")
+	if got, err := n.Devices(t.Context(), pod, &pod.Spec.Containers[0]); err != nil || len(got) != 1 {
+		t.Errorf("devices: got %v, %v", got, err)
+	}
+	equal(t, "holders", n.Holders(), "u", "v")
 }
 
 // Each failure names its claim or driver, nothing is recorded before all drivers are there, and a driver that succeeded is not

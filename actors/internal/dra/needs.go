@@ -70,14 +70,22 @@ func (n need) check(pod *v1.Pod, claim *resourceapi.ResourceClaim) error {
 	switch {
 	case n.owned && !metav1.IsControlledBy(claim, pod):
 		return cause.Errorf("ResourceClaim %s was not created for pod %s (%s)", n, pod.Name, pod.UID)
-	case !slices.ContainsFunc(claim.Status.ReservedFor, func(r resourceapi.ResourceClaimConsumerReference) bool {
-		return r.APIGroup == "" && r.Resource == "pods" && r.UID == pod.UID
-	}):
+	case !slices.Contains(reservers(claim), string(pod.UID)):
 		return cause.Errorf("pod %s (%s) is not allowed to use ResourceClaim %s (%s)", pod.Name, pod.UID, n, claim.UID)
 	case claim.Status.Allocation == nil:
 		return cause.Errorf("ResourceClaim %s is not allocated", n)
 	}
 	return nil
+}
+
+// reservers returns the UIDs of the pods that a claim is reserved for.
+func reservers(claim *resourceapi.ResourceClaim) (out []string) {
+	for _, r := range claim.Status.ReservedFor {
+		if r.APIGroup == "" && r.Resource == "pods" {
+			out = append(out, string(r.UID))
+		}
+	}
+	return out
 }
 
 // driversOf returns the drivers with an allocated device, sorted.

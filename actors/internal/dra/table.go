@@ -122,8 +122,9 @@ func (t table) state() []checkpoint.Claim {
 }
 
 // begin records that a pod uses claims, and returns those that drivers have to prepare. On an error nothing is recorded: a pod
-// that cannot use a claim can end without its driver.
-func (t table) begin(uid string, claims []*resourceapi.ResourceClaim) (batch, error) {
+// that cannot use a claim can end without its driver. If lost, the checkpoint was damaged: a claim that is new to the table then
+// also counts as used by the other pods that it is reserved for, which may run. The sweep releases those that are not here.
+func (t table) begin(uid string, claims []*resourceapi.ResourceClaim, lost bool) (batch, error) {
 	for _, r := range claims {
 		c := t[key{Namespace: r.Namespace, Name: r.Name}]
 		if c == nil || c.ClaimUID == r.UID {
@@ -142,6 +143,9 @@ func (t table) begin(uid string, claims []*resourceapi.ResourceClaim) (batch, er
 				Namespace: r.Namespace, PodUIDs: sets.New[string](), DriverState: map[string]checkpoint.Driver{}}}
 			for _, driver := range driversOf(r) {
 				c.DriverState[driver] = checkpoint.Driver{}
+			}
+			if lost {
+				c.PodUIDs.Insert(reservers(r)...)
 			}
 			t[k] = c
 		}

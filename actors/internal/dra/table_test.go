@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	api "k8s.io/kubelet/pkg/apis/dra/v1"
 	"pgregory.net/rapid"
 
@@ -102,7 +103,7 @@ func TestCheckOfAClaim(t *testing.T) {
 func TestDevicesOfAContainer(t *testing.T) {
 	share := types.UID("share-1")
 	tab := restore([]checkpoint.Claim{
-		{ClaimUID: "1", ClaimName: "c", Namespace: "ns", DriverState: map[string]checkpoint.Driver{
+		{ClaimUID: "1", ClaimName: "c", Namespace: "ns", PodUIDs: sets.New("u"), DriverState: map[string]checkpoint.Driver{
 			"b.org": {Devices: []checkpoint.Device{{DeviceName: "any", CDIDeviceIDs: []string{"b.org/x=any"}}}},
 			"a.org": {Devices: []checkpoint.Device{
 				{DeviceName: "one", RequestNames: []string{"gpu"}, CDIDeviceIDs: []string{"a.org/x=one", "a.org/x=common"}},
@@ -110,7 +111,7 @@ func TestDevicesOfAContainer(t *testing.T) {
 				{DeviceName: "two", ShareID: &share, RequestNames: []string{"net/fast"}, CDIDeviceIDs: []string{"a.org/x=share"}},
 			}},
 		}},
-		{ClaimUID: "2", ClaimName: "ext", Namespace: "ns", DriverState: map[string]checkpoint.Driver{
+		{ClaimUID: "2", ClaimName: "ext", Namespace: "ns", PodUIDs: sets.New("u"), DriverState: map[string]checkpoint.Driver{
 			"a.org": {Devices: []checkpoint.Device{{RequestNames: []string{"container-0-request-0"}, CDIDeviceIDs: []string{"a.org/x=ext"}}}}}},
 	})
 	m := &Manager{table: tab, extended: true}
@@ -157,12 +158,12 @@ func TestDevicesOfAContainer(t *testing.T) {
 
 func TestAClaimWithAnotherUIDIsNotTaken(t *testing.T) {
 	tab := table{}
-	if _, err := tab.begin("u", []*resourceapi.ResourceClaim{aClaim("c", []string{"d"}, nil)}); err != nil {
+	if _, err := tab.begin("u", []*resourceapi.ResourceClaim{aClaim("c", []string{"d"}, nil)}, false); err != nil {
 		t.Fatal(err)
 	}
 	again := aClaim("c", []string{"d"}, nil)
 	again.UID = "other"
-	_, err := tab.begin("v", []*resourceapi.ResourceClaim{aClaim("b", []string{"d"}, nil), again})
+	_, err := tab.begin("v", []*resourceapi.ResourceClaim{aClaim("b", []string{"d"}, nil), again}, false)
 	if err == nil || messages.CauseOf(err).Code != messages.CauseClaimUnready {
 		t.Errorf("got %v", err)
 	}
@@ -232,7 +233,7 @@ func TestTableProperty(t *testing.T) {
 				for _, name := range names {
 					claims = append(claims, aClaim(name, drivers[name], nil))
 				}
-				todo, err := m.table.begin(uid, claims)
+				todo, err := m.table.begin(uid, claims, false)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -179,6 +179,9 @@ func TestTheSamePodIsTheSameObject(t *testing.T) {
 		{"a readiness gate", func(p *v1.Pod) {
 			p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: "gate", Status: v1.ConditionTrue})
 		}, true},
+		{"the name of a generated claim", func(p *v1.Pod) {
+			p.Status.ResourceClaimStatuses = []v1.PodResourceClaimStatus{{Name: "gpu", ResourceClaimName: new("web-gpu-1")}}
+		}, true},
 		{"a label", func(p *v1.Pod) { p.Labels = map[string]string{"a": "b"} }, true},
 		{"an annotation", func(p *v1.Pod) { p.Annotations = map[string]string{"a": "b"} }, true},
 		{"the spec", func(p *v1.Pod) { p.Spec.ActiveDeadlineSeconds = new(int64(9)) }, true},

@@ -130,6 +130,8 @@ func sameDesired(wanted, was, now *v1.Pod) bool {
 	x.ResourceVersion, y.ResourceVersion = "", ""
 	x.Status, y.Status = v1.PodStatus{}, v1.PodStatus{}
 	return finalPhase(&wanted.Status) == finalPhase(&now.Status) &&
+		equality.Semantic.DeepEqual(wanted.Status.ResourceClaimStatuses, now.Status.ResourceClaimStatuses) &&
+		equality.Semantic.DeepEqual(wanted.Status.ExtendedResourceClaimStatus, now.Status.ExtendedResourceClaimStatus) &&
 		sameGates(now.Spec.ReadinessGates, &wanted.Status, &now.Status) &&
 		equality.Semantic.DeepEqual(&x, &y)
 }

@@ -26,6 +26,7 @@ type reader struct {
 
 	opened    bool
 	loaded    bool                      // a checkpoint was loaded
+	folder    uint64                    // the device of the folder of the path, when the path was last there; 0: unknown
 	surveyed  bool                      // the path was examined
 	podsKnown bool                      // the desired pods are known
 	files     map[string]*entry         // by path, as the configured path has it

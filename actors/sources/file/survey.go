@@ -88,8 +88,8 @@ func (r *reader) survey(now time.Time, c dirwatch.Changes) {
 	device := deviceAt(r.opts.Path)
 	r.away = nil
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && r.isAway(device):
-		r.unreadable(errors.New("it does not exist, and its file system is not mounted"), now)
+	case errors.Is(err, fs.ErrNotExist) && r.isAway(device) && !r.isRemoved():
+		r.unreadable(errNotMounted, now)
 	case errors.Is(err, fs.ErrNotExist) && isLink(r.opts.Path) && r.current:
 		r.unreadable(errToNothing, now)
 	case errors.Is(err, fs.ErrNotExist):
@@ -98,6 +98,7 @@ func (r *reader) survey(now time.Time, c dirwatch.Changes) {
 		r.unreadable(err, now)
 	default:
 		r.present(found, device, now, c)
+		r.folder = deviceAt(filepath.Dir(r.opts.Path))
 	}
 	r.surveyed = true
 }
@@ -143,6 +144,17 @@ func (r *reader) isAway(device uint64) bool {
 func (m *entry) isAway(device uint64) bool {
 	return m.device != 0 && device != 0 && m.device != device && len(m.documents) > 0
 }
+
+// isRemoved reports whether the path was removed from its folder: the folder is on the device that it was on before, and has no
+// such name. A mount above it would have taken the folder away, too.
+func (r *reader) isRemoved() bool {
+	_, err := os.Lstat(r.opts.Path)
+	return errors.Is(err, fs.ErrNotExist) && r.folder != 0 && r.folder == deviceAt(filepath.Dir(r.opts.Path))
+}
+
+// errNotMounted is the problem of a path that was on another device, so that no pod ends.
+var errNotMounted = errors.New("it does not exist, and its file system is not mounted: mount it, or make its files there and " +
+	"remove them again to end their pods")
 
 // errToNothing is the problem of a link. Its target's file system may not be mounted, so that no pod ends.
 var errToNothing = errors.New("it is a link that leads to nothing")

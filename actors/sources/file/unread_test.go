@@ -314,3 +314,33 @@ func TestLinkToNoFolder(t *testing.T) {
 	must(t, os.Symlink("manifests.away", b.dir))
 	b.wants(b.check(), "a")
 }
+
+// A path that is removed from its folder, which stays, removes its pods, even if it led to another device.
+func TestRemovedPath(t *testing.T) {
+	for name, link := range map[string]bool{"a link": true, "a mount point": false} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			mount := filepath.Join(b.root, "mount")
+			must(t, os.Mkdir(mount, 0o755))
+			if err := unix.Mount("manifests", mount, "tmpfs", 0, ""); err != nil {
+				t.Skip(err)
+			}
+			t.Cleanup(func() { _ = unix.Unmount(mount, unix.MNT_DETACH) })
+			b.dir = mount
+			if link {
+				b.dir = filepath.Join(b.root, "link")
+				must(t, os.Symlink(mount, b.dir))
+			}
+			b.write("a", "pod a ua\n")
+			b.wants(b.start(), "a")
+			if !link {
+				must(t, unix.Unmount(mount, unix.MNT_DETACH))
+			}
+			must(t, os.Remove(b.dir))
+			b.check()
+			if got := b.wait(waitPlace); len(got.pods) > 0 || len(got.problems) != 1 {
+				t.Errorf("got pods %q and problems %v, want no pods", names(got.pods), got.problems)
+			}
+		})
+	}
+}
