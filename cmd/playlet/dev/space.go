@@ -27,11 +27,12 @@ func enoughSpace(dir string, free func(path string) (space, error)) error {
 		return err
 	}
 	at := dir
-	for at != "/" {
-		if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
+	info, err := os.Stat(at)
+	for ; errors.Is(err, fs.ErrNotExist) && at != "/"; info, err = os.Stat(at) {
 		at = filepath.Dir(at)
+	}
+	if err == nil && !info.IsDir() {
+		return nil // the run names it as no folder
 	}
 	const remedy = "free some space there, or name a folder on another disk with --dir"
 	switch now, err := free(at); {

@@ -28,6 +28,9 @@ func TestEnoughSpace(t *testing.T) {
 			t.Errorf("%+v of %s:\n%s\nwant\n%s", c.free, asked, got, c.want)
 		}
 	}
+	if err := enoughSpace("/proc/version", func(string) (space, error) { return space{}, nil }); err != nil {
+		t.Errorf("a path that is no folder, which the run names: %v", err)
+	}
 	if s, err := freeSpace(dir); err != nil || s.bytes == 0 {
 		t.Errorf("%+v %v", s, err)
 	}
