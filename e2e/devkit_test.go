@@ -69,7 +69,7 @@ func devCommand(t *testing.T, kind stack.Runtime, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// startDev starts it with its output in a pipe. The end of the test ends it, if the test does not.
+// startDev starts it with its output in a pipe. The end of the test ends it as Ctrl-C does, if the test does not.
 func startDev(t *testing.T, kind stack.Runtime, args ...string) *devRun {
 	t.Helper()
 	d := &devRun{t: t, cmd: devCommand(t, kind, args...)}
@@ -89,8 +89,13 @@ func (d *devRun) start(read func()) {
 		close(d.done)
 	}()
 	d.t.Cleanup(func() {
-		_ = d.cmd.Process.Kill() // it has usually ended
-		<-d.done
+		_ = d.cmd.Process.Signal(syscall.SIGINT) // it has usually ended; after a failure it removes its pods
+		select {
+		case <-d.done:
+		case <-time.After(waitLimit):
+			_ = d.cmd.Process.Kill() // it hangs
+			<-d.done
+		}
 		if d.t.Failed() {
 			d.t.Logf("%s printed\n%s", strings.Join(d.cmd.Args, " "), d.out.String())
 		}

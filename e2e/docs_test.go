@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/playlet-dev/playlet/e2e/isolate"
@@ -71,6 +72,7 @@ func TestDocs_CommandsWork(t *testing.T) {
 			typed++
 		}
 	}
+	d.ends(syscall.SIGINT, 0)
 	if typed < 20 || len(unused) > 0 {
 		t.Errorf("%d commands were typed; not in docs are %q", typed, unused)
 	}

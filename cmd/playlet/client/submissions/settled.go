@@ -27,9 +27,23 @@ func (c *submitCommand) uids() map[string]messages.SubmittedPod {
 	return out
 }
 
+// condition returns the function that reports whether a pod satisfies the condition of --for. A created pod may have the UID of an
+// earlier one, which was removed a moment ago and ends first.
+func (c *submitCommand) condition() func(*api.Pod) (bool, error) {
+	uids, begun := c.uids(), map[string]bool{} // by UID
+	return func(p *api.Pod) (bool, error) {
+		uid := string(p.Pod.UID)
+		begun[uid] = begun[uid] || p.Ending == "" || uids[uid].Change != messages.PodCreated
+		if !begun[uid] {
+			return false, nil
+		}
+		return settled(p, c.until, c.Now())
+	}
+}
+
 // awaitEnd waits until every pod satisfies the condition of --for.
 func (c *submitCommand) awaitEnd(ctx context.Context) error {
-	done := func(p *api.Pod) (bool, error) { return settled(p, c.until, c.Now()) }
+	done := c.condition()
 	for {
 		if err := c.await(ctx, c.until, done); err != nil || c.until != untilReady {
 			return err

@@ -67,6 +67,29 @@ func TestAPodIsReadyForMoreThanAMoment(t *testing.T) {
 	}
 }
 
+// A pod that is created while an earlier one of its UID ends is awaited; one that ends later is not.
+func TestCondition_AfterAnEarlierPod(t *testing.T) {
+	pod := fake.With(fake.Pod("web", v1.PodRunning, fake.Runs(true)), fake.Is(v1.PodReady))
+	uid := string(pod.Pod.UID)
+	for _, change := range []messages.SubmissionChange{messages.PodCreated, messages.PodUnchanged} {
+		c := &submitCommand{Command: base.Command{Now: time.Now}, until: untilReady,
+			done: []messages.SubmittedPod{{UID: uid, Change: change}}}
+		done := c.condition()
+		pod.Ending = "it was removed"
+		if is, err := done(pod); is || (err == nil) != (change == messages.PodCreated) {
+			t.Errorf("%s, while an earlier one ends: %t, %v", change, is, err)
+		}
+		pod.Ending = ""
+		if is, err := done(pod); !is || err != nil {
+			t.Errorf("%s, ready: %t, %v", change, is, err)
+		}
+		pod.Ending = "it was removed"
+		if is, err := done(pod); is || err == nil {
+			t.Errorf("%s, removed afterwards: %t, %v", change, is, err)
+		}
+	}
+}
+
 // The end of a container that the user restarts is no error in the progress of the wait; of any other it is.
 func TestProgress_OfARestart(t *testing.T) {
 	p := fake.Pod("a", v1.PodRunning, fake.Ended(143, "Error"))
