@@ -27,8 +27,8 @@ func (c *submitCommand) uids() map[string]messages.SubmittedPod {
 	return out
 }
 
-// condition returns the function that reports whether a pod satisfies the condition of --for. A created pod may have the UID of an
-// earlier one, which was removed a moment ago and ends first.
+// condition returns the function that reports whether a pod satisfies the condition of --for. A created pod may have the UID of
+// an earlier one, which was removed a moment ago and ends first.
 func (c *submitCommand) condition() func(*api.Pod) (bool, error) {
 	uids, begun := c.uids(), map[string]bool{} // by UID
 	return func(p *api.Pod) (bool, error) {
