@@ -323,6 +323,7 @@ func TestPodsOfAURL(t *testing.T) {
 		for words, h := range map[string]http.HandlerFunc{
 			"answers 500":     func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
 			"must be an obj":  serve("garbage", "garbage"),
+			"answer is empty": serve("empty", ""),
 			"larger than":     serve("large", strings.Repeat("#", 11<<20)),
 			"no whole answer": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 		} {
