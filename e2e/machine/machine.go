@@ -94,10 +94,11 @@ func Boot(tb testing.TB, o Options) *Machine {
 		tb.Fatal(err)
 	}
 	m.tb = tb
+	artifacts := tb.ArtifactDir() // made first, so that it is still there in the cleanup
 	tb.Cleanup(func() {
 		if tb.Failed() {
 			tb.Logf("the console of %s ends with\n%s", m.Name, process.Tail(m.Console(), 40))
-			kept := filepath.Join(tb.ArtifactDir(), m.Name+".console")
+			kept := filepath.Join(artifacts, m.Name+".console")
 			if err := os.WriteFile(kept, []byte(m.Console()), 0o644); err != nil {
 				tb.Error(err)
 			}

@@ -40,6 +40,9 @@ func Releases() []install.Release {
 	return out
 }
 
+// DocsDir is the folder for the documents that tests write, of $PLAYLET_MACHINES_DOCS; empty: none.
+func DocsDir() string { return os.Getenv("PLAYLET_MACHINES_DOCS") }
+
 // Each runs a test on each of Releases, and skips it where there are none.
 func Each(t *testing.T, test func(t *testing.T, release install.Release)) {
 	if len(Releases()) == 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/devimages"
+	"github.com/playlet-dev/playlet/config/systemd"
 	"github.com/playlet-dev/playlet/e2e/parts/install"
 )
 
@@ -27,19 +28,54 @@ type Node struct {
 	*Machine
 	// Registry is the registry registry.test of the guest.
 	Registry *devimages.Registry
+
+	service string // the unit of the agent, or of the kubelet in its place
 }
 
-// StartNode boots a machine and installs the agent's package, as Main made it. The agent does not run yet.
-func StartNode(tb testing.TB, o Options) *Node {
+// StartNode boots a machine and installs the agent's package, as Main made it. The agent does not run yet. The files below
+// FilesPath are the packages, and the given ones by their names.
+func StartNode(tb testing.TB, o Options, files ...string) *Node {
 	tb.Helper()
 	o.Files = Files()
-	m := Boot(tb, o)
-	n := &Node{Machine: m, Registry: StartRegistry(tb)}
-	if err := m.Mirror(tb.Context(), "registry.test", n.Registry.Addr); err != nil {
+	if len(files) > 0 {
+		packages, err := filepath.Glob(filepath.Join(o.Files, "*"))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		o.Files = filesWith(tb, append(packages, files...)...)
+	}
+	n := startNode(tb, o)
+	n.Must("dpkg -i " + DebPath(Version))
+	return n
+}
+
+func startNode(tb testing.TB, o Options) *Node {
+	tb.Helper()
+	n := &Node{Machine: Boot(tb, o), Registry: StartRegistry(tb), service: "playlet.service"}
+	if err := n.Mirror(tb.Context(), "registry.test", n.Registry.Addr); err != nil {
 		tb.Fatal(err)
 	}
-	m.Must("dpkg -i " + DebPath(Version))
 	return n
+}
+
+// filesWith returns a new folder with the files by their names.
+func filesWith(tb testing.TB, files ...string) string {
+	tb.Helper()
+	dir := tb.TempDir()
+	for _, from := range files {
+		to := filepath.Join(dir, filepath.Base(from))
+		if os.Link(from, to) == nil { // fails between file systems
+			continue
+		}
+		data, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(to, data, 0o755)
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // StartRegistry starts a registry of this process with the images pause, hello and shell. It ends with the test.
@@ -73,12 +109,32 @@ func StartRegistry(tb testing.TB) *devimages.Registry {
 	return registry
 }
 
+// StartKubeletNode boots a machine like StartNode, for Kubernetes' kubelet instead of the agent. The kubelet does not run yet. It
+// reads the file of systemd.ConfigPath, which the test has to write.
+func StartKubeletNode(tb testing.TB, o Options) *Node {
+	tb.Helper()
+	cluster, err := install.LocateCluster()
+	if err != nil {
+		tb.Skip("there is no kubelet:", err)
+	}
+	o.Files = filesWith(tb, cluster.Kubelet)
+	n := startNode(tb, o)
+	n.service = systemd.KubeletUnit
+	unit := "[Service]\nExecStart=/usr/local/bin/kubelet --config=" + systemd.ConfigPath +
+		"\nKillMode=process\n[Install]\nWantedBy=multi-user.target\n"
+	if err := n.Write(tb.Context(), "/etc/systemd/system/"+n.service, unit, 0o644); err != nil {
+		tb.Fatal(err)
+	}
+	n.Must("install -m 755 " + FilesPath + "/kubelet /usr/local/bin/")
+	return n
+}
+
 // Configure adds lines to the package's KubeletConfiguration.
 func (n *Node) Configure(lines string) {
 	n.tb.Helper()
-	before, err := n.Get(n.tb.Context(), "/etc/playlet/config.yaml")
+	before, err := n.Get(n.tb.Context(), systemd.ConfigPath)
 	if err == nil {
-		err = n.Write(n.tb.Context(), "/etc/playlet/config.yaml", before+lines+"\n", 0o600)
+		err = n.Write(n.tb.Context(), systemd.ConfigPath, before+lines+"\n", 0o600)
 	}
 	if err != nil {
 		n.tb.Fatal(err)
@@ -88,7 +144,7 @@ func (n *Node) Configure(lines string) {
 // Enable starts the agent's unit, at each boot from now on.
 func (n *Node) Enable() {
 	n.tb.Helper()
-	n.Must("systemctl enable --now playlet.service")
+	n.Must("systemctl enable --now " + n.service)
 }
 
 // Pod writes the manifest of a pod with one container, which runs a script of the shell. Spec and container are further lines

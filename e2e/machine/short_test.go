@@ -43,7 +43,7 @@ func (r *reports) index(report string) int {
 // lingering is a script that reports its signal, and its end some seconds later.
 func (r *reports) lingering(name string, seconds int) string {
 	report := "wget -q -O /dev/null " + r.url + "/" + name
-	return fmt.Sprintf("trap '%s-term; sleep %d; %s-end; exit 0' TERM; while :; do sleep 1 & wait $!; done", report, seconds, report)
+	return fmt.Sprintf("trap '%s-term; sleep %d; %s-end; exit 0' TERM; sleep 1000000 & wait", report, seconds, report)
 }
 
 // The package is installed on a Debian with systemd and cgroup v2. Pods of each class run in their slices, a restart of the agent
