@@ -100,7 +100,7 @@ func TestClaims_Retried(t *testing.T) {
 	}
 }
 
-// The claims of pods that are gone are released by the sweep, until that succeeds, and no one is told.
+// The claims of pods that are gone are released by the sweep, until that succeeds, without an answer.
 func TestClaims_OfPodsThatAreGone(t *testing.T) {
 	n, book := claiming(t)
 	book.holders, book.fail = []string{"gone", "there"}, errors.New("no power")

@@ -229,7 +229,7 @@ func (m *Manager) read(ctx context.Context, pod *v1.Pod) (out []*resourceapi.Res
 	return out, nil
 }
 
-// each calls the drivers of a batch, side by side. The error joins those of all drivers, in the order of their names.
+// each calls the drivers of a batch, side by side. The error joins all drivers' errors, in the order of their names.
 func (m *Manager) each(todo batch, call func(p *plugin, claims []*claim) error) error {
 	drivers := make([]string, 0, len(todo))
 	for driver := range todo {

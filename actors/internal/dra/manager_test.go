@@ -32,7 +32,7 @@ type node struct {
 }
 
 func newNode(t *testing.T, claims ...*resourceapi.ResourceClaim) *node {
-	dir, err := os.MkdirTemp("", "dra") // a short path: that of a socket is limited
+	dir, err := os.MkdirTemp("", "dra") // a short path, as a socket's is limited
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +320,7 @@ func awaitDeletions(n *node, count int) []string {
 	}
 }
 
-// The slices of the node are deleted at the start, again after a failure, and those of a driver after its end.
+// All slices of the node are deleted at the start, and again after a failure; a driver's slices are deleted after its end.
 func TestSlicesAreDeleted(t *testing.T) {
 	n := newNode(t)
 	failed := false
@@ -348,7 +348,7 @@ func TestSlicesAreDeleted(t *testing.T) {
 	}
 }
 
-// The health of a device is that of the driver's last report, and unknown without one. Each change is reported to its pods.
+// A device has the health of its driver's last report, and an unknown one before. Each change is reported to its pods.
 func TestHealth(t *testing.T) {
 	n := newNode(t, aClaim("c", []string{"d.org"}, []string{"u"}))
 	d := n.driver("d.org")

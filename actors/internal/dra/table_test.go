@@ -212,7 +212,7 @@ func TestTableProperty(t *testing.T) {
 			uid := fmt.Sprint("u", rapid.IntRange(1, 3).Draw(t, "pod"))
 			fails := func() bool { return rapid.IntRange(0, 3).Draw(t, "fails") == 0 }
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
-			case 0: // the agent is killed: what is on the disk is left
+			case 0: // the agent is killed; the disk remains
 				text, err := checkpoint.Encode(m.table.state())
 				if err != nil {
 					t.Fatal(err)
