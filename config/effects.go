@@ -50,6 +50,7 @@ var effectiveGates = map[string]bool{
 	"DisableCPUQuotaWithExclusiveCPUs":        true, // for cpuManagerPolicy, as the next
 	"InPlacePodVerticalScalingExclusiveCPUs":  true,
 	"KubeletPodResourcesListUseActivePods":    true,
+	"PodsAPI":                                 true,
 
 	"KubeletServiceAccountTokenForCredentialProviders": true, // for tokenAttributes of credential providers
 }

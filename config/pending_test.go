@@ -163,8 +163,8 @@ func TestWhatIsSetWithoutEffectIsNamedOnce(t *testing.T) {
 		"a threshold": {file: "evictionHard: {memory.available: 1Gi}\n",
 			args: []string{"--experimental-allocatable-ignore-eviction"}},
 		"a soft threshold": {file: "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m}\n"},
-		"gates": {file: "featureGates: {PodsAPI: true, MemoryQoS: true, ReduceDefaultCrashLoopBackOffDecay: true, NodeLogQuery: true}\n",
-			want: []string{"featureGates.PodsAPI"}},
+		"gates": {file: "featureGates: {ImageVolumeWithDigest: true, PodsAPI: true, MemoryQoS: true, ReduceDefaultCrashLoopBackOffDecay: true, NodeLogQuery: true}\n",
+			want: []string{"featureGates.ImageVolumeWithDigest"}},
 		"gates that are obeyed when off": {file: "featureGates: {NodeDeclaredFeatures: false, ExtendWebSocketsToKubelet: false, " +
 			"InPlacePodLevelResourcesVerticalScaling: false, InPlacePodVerticalScalingInitContainers: false}\n"},
 		"no cloud": {args: []string{"--cloud-provider=aws"}}, // ignored, with a warning of its own

@@ -72,6 +72,8 @@ type Config struct {
 	CPUs podresources.CPUs
 	// ListEnded has the pod resources API list ended pods, too [gate KubeletPodResourcesListUseActivePods off].
 	ListEnded bool
+	// PodsAPI serves the Pods API [gate PodsAPI].
+	PodsAPI bool
 	// Node is the node's API; nil disables it.
 	Node *NodeAPI
 	// Figures is admin.Config's.
@@ -180,6 +182,9 @@ func NewListeners(conf Config) *Listeners {
 	}
 	if conf.Devices != nil {
 		l.addPlugins(conf.Devices)
+	}
+	if conf.PodsAPI {
+		l.addPodsAPI()
 	}
 	if conf.Node != nil {
 		l.addNodeAPI(conf.Node)

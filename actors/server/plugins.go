@@ -9,6 +9,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/devices"
 	"github.com/playlet-dev/playlet/actors/server/podresources"
+	"github.com/playlet-dev/playlet/actors/server/podsapi"
 )
 
 const (
@@ -26,6 +27,13 @@ func (l *Listeners) addPlugins(m *devices.Manager) {
 		rpcEndpoint("pod-resources", &rpcOpener{socketOpener: socketOpener{
 			path: filepath.Join(l.conf.RootDir, "pod-resources", "kubelet.sock")}}, podresources.New(l.conf.Board, m, l.conf.CPUs,
 			claims, l.conf.ListEnded)))
+}
+
+// addPodsAPI serves the Pods API on the socket where the kubelet does.
+func (l *Listeners) addPodsAPI() {
+	l.ends = append(l.ends, rpcEndpoint("pods-api",
+		&rpcOpener{socketOpener: socketOpener{path: filepath.Join(l.conf.RootDir, "pods-api", "pods-api.sock")}},
+		podsapi.New(l.conf.Board)))
 }
 
 // rpcEndpoint returns the endpoint of a gRPC service on a socket for root.

@@ -23,7 +23,6 @@ var causes = []struct{ specs, message, why string }{
 		"Playlet: masks the values of staticPodURLHeader at /configz, as they are credentials"},
 	{`StandaloneMode.*init container is removed`, `startTime`,
 		"Playlet: keeps the pod's startTime over a restart of the agent; the spec expects another one"},
-	{`Pods API`, ``, "Playlet: the alpha gate PodsAPI has no effect"},
 	{`PodLevelResourceManagers`, ``, "Playlet: the alpha gate PodLevelResourceManagers has no effect"},
 	{`CPU Manager|CPU manager`, ``, "host: it has two CPUs"},
 	{`Memory Manager|Topology Manager|core resource managers`, ``, "Playlet: there are no memory and topology managers"},

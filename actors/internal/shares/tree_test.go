@@ -41,7 +41,7 @@ var limits = map[string]string{
 	"each client has its own": `
 		actors/server.maxClients actors/server:NewLimiter`,
 	"all clients are root, and the limit is the kubelet's": `
-		actors/server/podresources:NewLimiter`,
+		actors/server/podresources:NewLimiter actors/server/podsapi:NewLimiter`,
 	"one server or disk does it for all, one by one, and each piece ends by its deadline": `
 		actors/prober.maxSaves actors/runtime.maxRemovals actors/internal/linux/cgroups.heldAtOnce
 		actors/stats/cgroupmetrics.slotsAtOnce`,

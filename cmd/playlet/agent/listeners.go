@@ -44,7 +44,7 @@ func served(node *config.Node, host *pod.Host, state *runtime.State, m *machine,
 		PodLogsDir: k.PodLogsDir, CRI: host.CRI, Events: o.events,
 		StreamIdleTimeout: k.StreamingConnectionIdleTimeout.Duration, CountWebSocket: o.metrics.WebSocketOpened,
 		Node: nodeAPI(node, host.CRI, g, o), Devices: host.Devices, Claims: host.Claims, CPUs: host.CPUs,
-		ListEnded: !node.FeatureEnabled("KubeletPodResourcesListUseActivePods"),
+		ListEnded: !node.FeatureEnabled("KubeletPodResourcesListUseActivePods"), PodsAPI: node.FeatureEnabled("PodsAPI"),
 		Figures: func(ctx context.Context, all bool) api.Figures {
 			o.figures.RecordFigures()
 			summary, lacks := o.figures.Summary(ctx, !all)
