@@ -14,6 +14,8 @@ const (
 	Short = time.Second
 	// ClockSet is the least difference between wall clock and monotonic clock that counts as a clock that was set.
 	ClockSet = time.Minute
+	// SetBack is the suspension that a wall clock counts for that is set back: more than a day, after which every token is renewed.
+	SetBack = 25 * time.Hour
 )
 
 // process measures the suspensions since the process began.
@@ -21,7 +23,8 @@ var process = newMeter(sinceNow())
 
 // Total returns for how long the machine was suspended or paused since the process began. It never shrinks. A virtual machine
 // that its host pauses has no clock that shows it: it finds its wall clock ahead. So a wall clock that is set forward by ClockSet
-// or more counts as well. Safe for concurrent use.
+// or more counts as well. One that is set back by as much counts for SetBack: until it is there again, servers reject what was
+// issued before. Safe for concurrent use.
 func Total() time.Duration { return process.total() }
 
 // Set returns by how much the wall clock was set between two times of this process, or 0 if by less than ClockSet. A suspension
@@ -52,7 +55,7 @@ type meter struct {
 
 	mu    sync.Mutex
 	slept time.Duration // the longest suspension read
-	steps time.Duration // the sum of the forward steps of the wall clock that no suspension explains
+	steps time.Duration // what the steps of the wall clock count for that no suspension explains
 	seen  time.Duration // the wall clock's steps, both ways, as last taken into account
 }
 
@@ -65,7 +68,10 @@ func (m *meter) total() time.Duration {
 	m.slept = max(m.slept, asleep)
 	if step := ahead - asleep - m.seen; step.Abs() >= ClockSet {
 		m.seen += step
-		m.steps += max(step, 0)
+		if step < 0 {
+			step = SetBack
+		}
+		m.steps += step
 	}
 	return m.slept + m.steps
 }
