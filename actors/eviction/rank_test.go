@@ -249,11 +249,17 @@ func TestLimitsOfLocalStorage(t *testing.T) {
 		c.pod.Spec.Containers[1].Name = "other"
 		return c
 	}
+	sidecar := func(c candidate) candidate { // the container is a sidecar
+		c.pod.Spec.InitContainers, c.pod.Spec.Containers = c.pod.Spec.Containers[:1], c.pod.Spec.Containers[1:]
+		c.pod.Spec.InitContainers[0].RestartPolicy = ptr.To(v1.ContainerRestartPolicyAlways)
+		return c
+	}
 	for name, c := range map[string]struct {
 		c       candidate
 		bounded bool
 		want    string
 	}{
+		"a sidecar":      {sidecar(two(of("p", 0, 0, 0).on(3, 3, 0), "5Mi")), true, `Container c exceeded its local ephemeral storage limit "5Mi". `},
 		"no limits":      {of("p", 0, 0, 0).on(9, 9, 9), false, ""},
 		"at the limit":   {sized(of("p", 0, 0, 0).on(0, 0, 9), "9Mi"), true, ""},
 		"emptyDir":       {sized(of("p", 0, 0, 0).on(0, 0, 10), "9Mi"), true, `Usage of EmptyDir volume "v" exceeds the limit "9Mi". `},
