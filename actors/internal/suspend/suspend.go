@@ -14,7 +14,7 @@ const (
 	Short = time.Second
 	// ClockSet is the least difference between wall clock and monotonic clock that counts as a clock that was set.
 	ClockSet = time.Minute
-	// SetBack is the suspension that a wall clock counts for that is set back: more than a day, after which every token is renewed.
+	// SetBack is the suspension that a wall clock counts for that is set back: more than a day, so that every token is renewed.
 	SetBack = 25 * time.Hour
 )
 
