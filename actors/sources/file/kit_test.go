@@ -92,6 +92,8 @@ type bench struct {
 	saved  *lastGood
 	last   readResult
 	board  *board.Board
+	// cluster is whether the node has an API server.
+	cluster bool
 	// between are the desired pods while recreated manifests were left out.
 	between []*v1.Pod
 }
@@ -113,7 +115,7 @@ func (b *bench) start() readResult {
 	if b.r != nil {
 		b.r.watch.Close()
 	}
-	b.r = newReader(Options{Path: b.dir, Node: base.Node{NodeName: testNode}, StateDir: b.state, parse: b.parse, Clock: b.clock, Board: b.board},
+	b.r = newReader(Options{Path: b.dir, Node: base.Node{NodeName: testNode, Cluster: b.cluster}, StateDir: b.state, parse: b.parse, Clock: b.clock, Board: b.board},
 		new(memory))
 	b.t.Cleanup(b.r.watch.Close)
 	if err := b.r.watch.Open(); err != nil {

@@ -456,6 +456,23 @@ func TestTheFolderIsMissingAndComesAndGoes(t *testing.T) {
 	b.wants(b.look(), "b")
 }
 
+// A node that kubeadm joined has no folder of manifests.
+func TestReader_MissingFolderOfClusterNode(t *testing.T) {
+	b := newBench(t)
+	b.cluster = true
+	must(t, os.Remove(b.dir))
+	b.wants(b.start(), "")
+	must(t, os.Mkdir(b.dir, 0o755))
+	b.write("a", "pod a\n")
+	b.wants(b.look(), "a")
+	must(t, os.RemoveAll(b.dir))
+	b.look()
+	b.wants(b.wait(waitPlace), "", "there is no such file or folder")
+	b.wants(b.look(), "", "there is no such file or folder")
+	must(t, os.Mkdir(b.dir, 0o755))
+	b.wants(b.look(), "")
+}
+
 func TestAFolderThatIsMissingAtTheStartIsNotBelievedAtOnce(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "pod a\n")

@@ -167,7 +167,8 @@ func (r *reader) stillPending(g fileState, wait time.Duration, now time.Time) bo
 	return now.Before(r.pending.due())
 }
 
-// missing handles a missing path: no pods are desired, unless it existed a moment ago.
+// missing handles a missing path: no pods are desired, unless it existed a moment ago. It is a problem without an API server, or
+// if there were pods.
 func (r *reader) missing(now time.Time) {
 	holdsPods := false
 	for _, m := range r.files {
@@ -179,6 +180,9 @@ func (r *reader) missing(now time.Time) {
 	r.dirty = r.dirty || holdsPods
 	clear(r.files)
 	r.podsKnown, r.pending, r.missed = true, nil, !isLink(r.opts.Path)
+	if r.opts.Node.Cluster && r.missed && !holdsPods && r.problem == nil {
+		return // the usual state of a node without static pods: kubeadm join makes no folder
+	}
 	r.problem = &messages.ManifestProblem{
 		Path: r.opts.Path, Message: "there is no such file or folder; it is read as soon as there is",
 	}
