@@ -109,10 +109,13 @@ const (
 
 // Refusals of admission, and pods that the node ends.
 const (
-	CauseShortage  CauseCode = "Shortage"  // Name: the resource, Detail: the numbers
-	CauseNoCPUs    CauseCode = "NoCPUs"    // Detail: the exclusive CPUs, requested and free, and the holders of others
-	CauseNoCores   CauseCode = "NoCores"   // Detail: the same, with whole cores
-	CauseNoDevices CauseCode = "NoDevices" // Name: the resource, Detail: the devices, requested and free
+	CauseShortage CauseCode = "Shortage" // Name: the resource, Detail: the numbers
+	CauseNoCPUs   CauseCode = "NoCPUs"   // Detail: the exclusive CPUs, requested and free, and the holders of others
+	CauseNoCores  CauseCode = "NoCores"  // Detail: the same, with whole cores
+	CauseNoMemory CauseCode = "NoMemory" // Detail: the memory by NUMA node, requested and free
+	// CauseNoAffinity: no set of NUMA nodes suits the topology manager's policy. Detail: the resources and the nodes considered.
+	CauseNoAffinity CauseCode = "NoAffinity"
+	CauseNoDevices  CauseCode = "NoDevices" // Name: the resource, Detail: the devices, requested and free
 	// CauseNoDevicePlugin: no plugin that offers the resource is connected. Name: the resource.
 	CauseNoDevicePlugin CauseCode = "NoDevicePlugin"
 	CausePressure       CauseCode = "Pressure"      // Detail: the node's conditions

@@ -8,6 +8,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/dra"
 	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
 	"github.com/playlet-dev/playlet/actors/internal/pluginwatch"
+	"github.com/playlet-dev/playlet/actors/internal/statefile"
 )
 
 // Types for the command, which reports the desired cgroups; cmd may not import actors/internal.
@@ -44,11 +45,8 @@ var OpenCPUs = cpus.Open
 // CheckCPUs reports in advance whether OpenCPUs refuses to start; see cpus.Check.
 var CheckCPUs = cpus.Check
 
-// CheckpointError is the refusal to start with the checkpoint of exclusive CPUs.
-type CheckpointError = cpus.CheckpointError
-
-// CheckpointRemedy is what ends a CheckpointError.
-const CheckpointRemedy = cpus.CheckpointRemedy
+// CheckpointError is the refusal to start with the checkpoint of exclusive CPUs or memory.
+type CheckpointError = statefile.Error
 
 // Discover returns the topology of a machine; see cpus.Discover.
 var Discover = cpus.Discover

@@ -4,21 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
 
 	"github.com/playlet-dev/playlet/actors/internal/cpus/checkpoint"
-	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
-	"github.com/playlet-dev/playlet/actors/internal/overdue"
+	"github.com/playlet-dev/playlet/actors/internal/statefile"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -29,14 +26,8 @@ const (
 	PolicyStatic = "static"
 )
 
-const (
-	// File is the name of the checkpoint in the root folder, the kubelet's.
-	File = "cpu_manager_state"
-	// writeTimeout is how long a write of it is awaited.
-	writeTimeout = 15 * time.Second
-	// maxFile is its largest size in bytes.
-	maxFile = 16 << 20
-)
+// File is the name of the checkpoint in the root folder, the kubelet's.
+const File = "cpu_manager_state"
 
 // Config configures a Manager.
 type Config struct {
@@ -58,11 +49,10 @@ type Config struct {
 // Manager holds the exclusive CPUs of the node's containers. It is safe for concurrent use. Only Allocate and Close wait for the
 // disk.
 type Manager struct {
+	policy  string
 	static  *Static // nil: the policy none
 	limited bool
-	log     *slog.Logger
-	file    *overdue.Writing[Given]
-	writes  sync.WaitGroup
+	file    *statefile.File[checkpoint.Data]
 
 	mu     sync.Mutex
 	given  Given
@@ -73,79 +63,53 @@ type Manager struct {
 // Open reads the checkpoint. An error means that the agent cannot start: the configuration does not fit the machine, or the
 // checkpoint is of another policy or other CPUs. Its pods then have to end first, as with the kubelet.
 func Open(c Config) (*Manager, error) {
-	m := &Manager{limited: c.Limited, log: c.Log, given: Given{}}
+	m := &Manager{policy: c.Policy, limited: c.Limited, given: Given{}}
 	var err error
-	if m.static, err = c.policy(); err != nil {
+	if m.static, err = c.static(); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(c.RootDir, File)
-	m.file = overdue.NewWriting("the checkpoint of exclusive CPUs", writeTimeout, func(g Given) error {
-		data := checkpoint.Data{Policy: c.Policy, Given: g}
-		if m.static != nil {
-			data.Shared = m.static.Shared(g)
-		}
-		text, err := checkpoint.Encode(data)
-		if err != nil { // a bug: every value can be encoded
-			return err
-		}
-		return atomicfile.WriteFile(path, text, 0o600)
-	})
-	if err := m.restore(path, c.Policy); err != nil {
-		return nil, &CheckpointError{path, err}
+	var data checkpoint.Data
+	if m.file, data, err = statefile.Open(c.format(m.static), m.data(Given{})); err != nil {
+		return nil, err
+	}
+	if m.static != nil {
+		m.show(data.Given)
 	}
 	return m, nil
 }
 
-// CheckpointError is the refusal to start with a checkpoint.
-type CheckpointError struct {
-	Path string
-	Err  error
-}
-
-// CheckpointRemedy is what ends a CheckpointError.
-const CheckpointRemedy = "drain this node and remove the file before the agent is started again, or configure " +
+// checkpointRemedy is what ends the refusal to start with a checkpoint.
+const checkpointRemedy = "drain this node and remove the file before the agent is started again, or configure " +
 	"cpuManagerPolicy, its options and the reserved CPUs as before"
 
-func (e *CheckpointError) Error() string {
-	return fmt.Sprintf("cannot continue with %s: %v: %s", e.Path, e.Err, CheckpointRemedy)
-}
-
-func (e *CheckpointError) Unwrap() error { return e.Err }
-
-// Check reports in advance, and changes nothing. refused is the error of Open; replaced is why Open would replace the checkpoint,
-// or could not read it, on which no container depends. An absent checkpoint is neither.
+// Check reports in advance whether Open refuses to start, or replaces the checkpoint; see statefile.Check.
 func Check(c Config) (refused, replaced error) {
-	m := &Manager{log: slog.New(slog.DiscardHandler)}
-	if m.static, refused = c.policy(); refused != nil {
-		return refused, nil
-	}
-	path := filepath.Join(c.RootDir, File)
-	var data checkpoint.Data
-	err := loadInPlace(path, decodeTo(&data))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
-	case err != nil && m.static == nil:
-		return nil, err
-	case err == nil:
-		err = m.fits(data, c.Policy)
-	}
+	static, err := c.static()
 	if err != nil {
-		return &CheckpointError{path, err}, nil
+		return err, nil
 	}
-	return nil, nil
+	return statefile.Check(c.format(static))
 }
 
-// decodeTo returns a decoder into data.
-func decodeTo(data *checkpoint.Data) func([]byte) error {
-	return func(text []byte) (err error) {
-		*data, err = checkpoint.Decode(text)
-		return err
+// format describes the checkpoint. It does not fit if it is of another policy or other CPUs.
+func (c Config) format(static *Static) statefile.Format[checkpoint.Data] {
+	return statefile.Format[checkpoint.Data]{
+		Path: filepath.Join(c.RootDir, File), About: "exclusive CPUs", Remedy: checkpointRemedy, Log: c.Log,
+		Encode: checkpoint.Encode, Decode: checkpoint.Decode, Binding: static != nil,
+		Fits: func(d checkpoint.Data) error {
+			switch {
+			case d.Policy != c.Policy:
+				return fmt.Errorf("configured policy %q differs from state checkpoint policy %q", c.Policy, d.Policy)
+			case static == nil:
+				return nil
+			}
+			return static.Restore(d.Shared, d.Given)
+		},
 	}
 }
 
-// policy returns the static policy; nil: the policy none.
-func (c Config) policy() (*Static, error) {
+// static returns the static policy; nil: the policy none.
+func (c Config) static() (*Static, error) {
 	switch c.Policy {
 	case PolicyNone:
 		if len(c.Options) > 0 {
@@ -153,7 +117,7 @@ func (c Config) policy() (*Static, error) {
 		}
 		return nil, nil
 	case PolicyStatic:
-		static, err := c.static()
+		static, err := c.newStatic()
 		if err != nil {
 			return nil, fmt.Errorf("cpuManagerPolicy static: %w", err)
 		}
@@ -163,7 +127,7 @@ func (c Config) policy() (*Static, error) {
 	}
 }
 
-func (c Config) static() (Static, error) {
+func (c Config) newStatic() (Static, error) {
 	options, err := ParseOptions(c.Options, c.Enabled)
 	if err != nil {
 		return Static{}, err
@@ -175,72 +139,29 @@ func (c Config) static() (Static, error) {
 	return NewStatic(topology, c.Reserved, c.Count, options)
 }
 
-// restore reads the checkpoint, and writes one if there is none. One that cannot be read is set aside under the policy none: no
-// container depends on it.
-func (m *Manager) restore(path, policy string) error {
-	var data checkpoint.Data
-	load := atomicfile.LoadText
-	if m.static != nil {
-		load = loadInPlace
-	}
-	err := load(path, decodeTo(&data))
-	if _, aside := errors.AsType[*atomicfile.UnreadableError](err); aside {
-		m.log.Warn("the checkpoint of exclusive CPUs cannot be read, and is replaced", "error", err)
-		err = fs.ErrNotExist
-	}
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		m.change(Given{})
-		if err := m.file.Flush(); err != nil {
-			m.log.Warn("the checkpoint of exclusive CPUs cannot be written", "error", err)
-		}
-		return nil
-	case err != nil && m.static == nil:
-		m.log.Warn("the checkpoint of exclusive CPUs cannot be read", "error", err)
-		return nil
-	case err != nil:
-		return err
-	}
-	if err := m.fits(data, policy); err != nil || m.static == nil {
-		return err
-	}
-	m.change(data.Given)
-	return nil
-}
-
-// fits returns an error if the checkpoint is of another policy or other CPUs.
-func (m *Manager) fits(data checkpoint.Data, policy string) error {
-	switch {
-	case data.Policy != policy:
-		return fmt.Errorf("configured policy %q differs from state checkpoint policy %q", policy, data.Policy)
-	case m.static == nil:
-		return nil
-	}
-	return m.static.Restore(data.Shared, data.Given)
-}
-
-// loadInPlace is atomicfile.LoadText without setting an unreadable file aside.
-func loadInPlace(path string, decode func([]byte) error) error {
-	text, err := atomicfile.ReadFile(path, maxFile)
-	if err != nil {
-		return err
-	}
-	return decode(text)
-}
-
 // Close waits for writes in progress.
-func (m *Manager) Close() { m.writes.Wait() }
+func (m *Manager) Close() { m.file.Close() }
 
 // Static reports whether containers can have exclusive CPUs.
 func (m *Manager) Static() bool { return m.static != nil }
 
-// change sets the assignments and schedules them for the next write. The caller holds mu, or is alone.
+// change sets the assignments and schedules them for the next write. The caller holds mu.
 func (m *Manager) change(g Given) {
-	m.given = g
-	m.file.Set(g)
-	if m.static == nil {
-		return
+	m.file.Set(m.data(g))
+	m.show(g)
+}
+
+func (m *Manager) data(g Given) checkpoint.Data {
+	out := checkpoint.Data{Policy: m.policy, Given: g}
+	if m.static != nil {
+		out.Shared = m.static.Shared(g)
 	}
+	return out
+}
+
+// show sets the assignments. The caller holds mu, or is alone.
+func (m *Manager) show(g Given) {
+	m.given = g
 	all, shared := g.All(), m.static.Shared(g)
 	metrics.CPUsAssigned(shared.Difference(m.static.reserved).Size(), all.Size(), m.static.topology.PerNode(all))
 	if shared.IsEmpty() { // with strict-cpu-reservation; an empty set would be all CPUs
@@ -259,7 +180,7 @@ func (m *Manager) Retain(holders map[string]string) {
 		return
 	}
 	m.change(left)
-	m.flush()
+	m.file.FlushLater()
 }
 
 // Release releases the CPUs of one pod. It does not wait for the disk.
@@ -268,17 +189,8 @@ func (m *Manager) Release(uid string) {
 	defer m.mu.Unlock()
 	if left := m.given.Keep(func(other string) bool { return other != uid }); len(left) < len(m.given) {
 		m.change(left)
-		m.flush()
+		m.file.FlushLater()
 	}
-}
-
-// flush writes the checkpoint without waiting for the disk.
-func (m *Manager) flush() {
-	m.writes.Go(func() {
-		if err := m.file.Flush(); err != nil {
-			m.log.Warn("the checkpoint of exclusive CPUs cannot be written", "error", err)
-		}
-	})
 }
 
 // Allocate gives the containers of a pod their exclusive CPUs, and records that on disk. Containers that have theirs keep them.
@@ -315,7 +227,7 @@ func (m *Manager) allocate(pod *v1.Pod) error {
 	if err != nil {
 		if len(next[string(pod.UID)]) < len(had) {
 			m.change(next)
-			m.flush()
+			m.file.FlushLater()
 		}
 		refusal, _ := errors.AsType[Refusal](err)
 		metrics.PinningRequests.WithLabelValues().Add(float64(asking(pod, refusal.Container)))

@@ -100,7 +100,8 @@ func (v view) ofPod(f *Finding, r messages.Reason, why messages.Cause) {
 // awaited maps causes of refusals to the condition that ends them.
 var awaited = map[messages.CauseCode]string{
 	messages.CauseNoCPUs: "the end of other pods", messages.CauseNoDevicePlugin: "the device plugin",
-	messages.CauseNoDevices: "the end of other pods, or other devices",
+	messages.CauseNoDevices: "the end of other pods, or other devices", messages.CauseNoMemory: "the end of other pods",
+	messages.CauseNoAffinity: "the end of other pods",
 }
 
 // refused explains a refusal of admission, for good or for as long as it lasts, and a pod that the node ended.

@@ -17,7 +17,7 @@ func checkCPUs(_ context.Context, m *Machine) []Finding {
 	case errors.Is(refused, fs.ErrPermission), errors.Is(replaced, fs.ErrPermission):
 		return skip("%v: only root can read it", errors.Join(refused, replaced))
 	case ofFile:
-		return fail(resources.CheckpointRemedy, "%s: %v", file.Path, file.Err)
+		return fail(file.Remedy, "%s: %v", file.Path, file.Err)
 	case refused != nil:
 		return fail("correct the configuration: the agent does not start with it", "%v", refused)
 	case replaced != nil:
