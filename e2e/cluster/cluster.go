@@ -82,10 +82,11 @@ var (
 	}
 )
 
-// Start starts a cluster for one test and stops it at its end. The logs of a failed test have the server's last lines.
-func Start(t TB) *Cluster {
+// Start starts a cluster for one test, with further arguments of its server, and stops it at the test's end. The logs of a failed
+// test have the server's last lines.
+func Start(t TB, args ...string) *Cluster {
 	t.Helper()
-	c, err := New(context.Background())
+	c, err := New(context.Background(), args...)
 	if err != nil {
 		t.Fatalf("cluster: %v", err)
 	}

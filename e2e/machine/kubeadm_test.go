@@ -75,6 +75,28 @@ func (n *kubeadmNode) screen(command string) string {
 	return strings.TrimSuffix(r.Stdout, "\n")
 }
 
+// kubeletDropIn is the drop-in of Kubernetes' packages for the variables of kubeadm.
+const kubeletDropIn = `[Service]
+Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf"
+Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
+EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
+EnvironmentFile=-/etc/default/kubelet
+ExecStart=
+ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
+`
+
+// packKubelet makes /root/kubelet.deb of the real kubelet, with its unit and kubeletDropIn.
+func (n *kubeadmNode) packKubelet() {
+	n.t.Helper()
+	const root = "/root/kubelet"
+	n.write(root+"/usr/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet\nRestart=always\nRestartSec=10\n"+
+		"[Install]\nWantedBy=multi-user.target\n")
+	n.write(root+"/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", kubeletDropIn)
+	n.write(root+"/DEBIAN/control", "Package: kubelet\nVersion: "+strings.TrimPrefix(kubeimages.Version, "v")+
+		"\nArchitecture: amd64\nMaintainer: none\nDescription: kubelet\n")
+	n.Must("install -D -m 755 /srv/files/kubelet " + root + "/usr/bin/kubelet && dpkg-deb -Znone --build " + root + " /root/kubelet.deb")
+}
+
 // fails checks that commands fail.
 func (n *kubeadmNode) fails(commands ...string) {
 	n.t.Helper()

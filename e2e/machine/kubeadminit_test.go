@@ -11,7 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/parts/install"
 )
 
-// kubeadmInit has keys whose use is cheap, and control plane programs that neither write leases nor lose them, as a processor is
+// kubeadmInit has keys that are cheap to use, and a control plane that neither writes leases nor loses them: the processor is
 // emulated.
 const kubeadmInit = `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
@@ -73,10 +73,7 @@ func testKubeadmInit(t *testing.T, release install.Release) {
 	n.reset()
 
 	t.Run("packages", func(t *testing.T) {
-		n.Must("mkdir -p /root/kubelet/DEBIAN /root/kubelet/usr/bin /root/kubelet/usr/lib/systemd/system && cd /root/kubelet && " +
-			"printf 'Package: kubelet\\nVersion: 1.36.3\\nArchitecture: amd64\\nMaintainer: none\\nDescription: kubelet\\n' >DEBIAN/control && " +
-			"install -m 755 /srv/files/kubelet usr/bin/ && printf '[Service]\\nExecStart=/usr/bin/kubelet\\n' >usr/lib/systemd/system/kubelet.service && " +
-			"dpkg-deb -Znone --build /root/kubelet /root/kubelet.deb")
+		n.packKubelet()
 		is := func(version string) {
 			t.Helper()
 			if got := n.screen("kubelet --version"); got != "Kubernetes "+version {

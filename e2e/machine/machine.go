@@ -50,7 +50,13 @@ type Options struct {
 	Network *Network
 	// Kernel are further words of the kernel's command line.
 	Kernel string
+	// Ports are ports of the guest that programs of this network namespace reach at the guest's address in QEMU's user network.
+	// One machine at a time can have any.
+	Ports []int
 }
+
+// userAddress is the address of each guest in QEMU's user network.
+const userAddress = "10.0.2.15"
 
 // Machine is a virtual machine. Its methods may be called from several goroutines, except for those that start or end it.
 type Machine struct {
@@ -116,7 +122,7 @@ func Boot(tb testing.TB, o Options) *Machine {
 // New makes a machine that is off. All that it writes is in dir, which must exist.
 func New(dir string, o Options) (*Machine, error) {
 	o.Release, o.Memory, o.CPUs = cmp.Or(o.Release, install.Bookworm), cmp.Or(o.Memory, defaultMemory), cmp.Or(o.CPUs, defaultCPUs)
-	m := &Machine{Name: "machine", Address: "10.0.2.15", options: o, dir: dir}
+	m := &Machine{Name: "machine", Address: userAddress, options: o, dir: dir}
 	var err error
 	if m.guest, err = install.LocateGuest(o.Release); err != nil {
 		return nil, err
@@ -165,6 +171,13 @@ func (m *Machine) Start(ctx context.Context) error {
 		return err
 	}
 	m.port = port
+	if len(m.options.Ports) > 0 {
+		// Connections come from the loopback address, which QEMU replaces: the guest rejects those from its own.
+		route := exec.CommandContext(ctx, "ip", "route", "replace", "local", userAddress, "dev", "lo", "src", "127.0.0.1")
+		if out, err := route.CombinedOutput(); err != nil {
+			return fmt.Errorf("the address of %s: %w: %s", m.Name, err, out)
+		}
+	}
 	// Its virtual processors compete with the other tests of this machine: at the same priority, their timeouts inside expire.
 	cmd := exec.Command("nice", append([]string{"-n", "-10", "qemu-system-x86_64"}, m.arguments()...)...)
 	log, err := os.OpenFile(m.in("qemu.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -204,13 +217,17 @@ func (m *Machine) arguments() []string {
 		accel, cpu = "kvm", "host"
 	}
 	line := "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off loglevel=4 systemd.hostname=" + m.Name + " " + m.options.Kernel
+	outside := fmt.Sprintf("user,id=outside,hostfwd=tcp:127.0.0.1:%d-:22", m.port)
+	for _, port := range m.options.Ports {
+		outside += fmt.Sprintf(",hostfwd=tcp:%s:%d-:%d", userAddress, port, port)
+	}
 	args := []string{"-M", "q35", "-accel", accel, "-cpu", cpu, "-smp", strconv.Itoa(m.options.CPUs), "-m", strconv.Itoa(m.options.Memory),
 		"-nodefaults", "-no-user-config", "-display", "none", "-qmp", "unix:" + m.in("qmp") + ",server=on,wait=off",
 		"-kernel", m.guest.Kernel, "-initrd", m.guest.Initrd, "-append", line,
 		"-chardev", "file,id=console,append=on,path=" + m.in("console"), "-serial", "chardev:console",
 		"-device", "virtio-rng-pci",
 		"-drive", "file=" + m.in("disk.qcow2") + ",if=virtio,format=qcow2,cache=unsafe,discard=unmap",
-		"-netdev", fmt.Sprintf("user,id=outside,hostfwd=tcp:127.0.0.1:%d-:22", m.port),
+		"-netdev", outside,
 		"-device", "virtio-net-pci,romfile=,netdev=outside,mac=" + install.GuestMAC(0)}
 	if m.state != "" {
 		args = append(args, "-incoming", "exec:cat "+quote(m.state))
