@@ -67,6 +67,8 @@ var startClasses = []class{
 	byWords(messages.CauseWorkingDirRefused, `chdir to cwd \("([^"]+)"\)`),
 	byWords(messages.CauseWorkingDirRefused, `container init: mkdir ([^:]+): `), // the runtime only creates the working folder
 	byWords(messages.CauseDiskFull, noSpace),
+	byWords(messages.CauseStartOutOfMemory, `container init was OOM-killed`),
+	byWords(messages.CauseInitEnded, `procReady not received`),
 }
 
 // connectionClasses apply to all other calls: gRPC's client has no code for the reason of a failed connection.

@@ -71,6 +71,13 @@ const (
 	CauseWorkingDirRefused CauseCode = "WorkingDirRefused" // Name: the folder
 	// CauseNoIDMap: a mount for a pod with hostUsers: false. Name: the path on the host, Detail: its file system.
 	CauseNoIDMap CauseCode = "NoIDMap"
+	// CauseInitEnded: the container's first process ended before it ran the command; the runtime does not know why.
+	CauseInitEnded CauseCode = "InitEnded"
+	// CauseStartOutOfMemory: the kernel killed that process, because the memory limit is used up.
+	CauseStartOutOfMemory CauseCode = "StartOutOfMemory"
+	// CauseUnmounted: a volume of the container was unmounted by others, or its folder removed. The pod has it mounted again.
+	// Name: the volume, Detail: its path on the host.
+	CauseUnmounted CauseCode = "Unmounted"
 )
 
 // Ends of running containers. Without a code, Text is the reason, and the container is not replaced for a fault of its own.

@@ -43,6 +43,8 @@ type RunContainer struct {
 	Sandbox   Sandbox
 	ImageRef  string
 	Volumes   map[string]string // host paths by volume name
+	// Mounts are the volumes that must be mounted at their path, or the container is not started; see VolumesMounted.
+	Mounts map[string]bool
 	// ImageVolumes are the runtime's IDs of the images that are mounted as volumes, by volume name.
 	ImageVolumes map[string]string
 	// Adopt is the container that already stands for this attempt: created, running or exited. With one that has exited, the

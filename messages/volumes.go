@@ -19,6 +19,8 @@ type VolumesMounted struct {
 	UID string
 	// Paths are host paths by volume name. Immutable.
 	Paths map[string]string
+	// Mounts are the volumes with a mount of their own at their path in the pod's folder. Nil: none. Immutable.
+	Mounts map[string]bool
 }
 
 // VolumesFailed reports that a volume is not mounted. The volumes actor retries, with back-off or when the wait may be over, and

@@ -65,6 +65,51 @@ func mounts(ctx context.Context, h *host.Host, w messages.RunContainer, env []tr
 	return out, nil
 }
 
+// checkVolumes returns an error with CauseUnmounted if a volume of the container is not as the volumes actor left it: nothing is
+// mounted at its path any more, or its folder in the pod's is gone. A container on the plain folder would write to another disk,
+// and its files would disappear with the next mount. It asks no file server.
+func checkVolumes(h *host.Host, w messages.RunContainer) error {
+	folder := h.PodDir(string(w.Pod.UID))
+	var pod *safepath.Root
+	for _, name := range volumesOf(w.Container) {
+		path := w.Volumes[name]
+		inPod, inside := strings.CutPrefix(path, folder+"/")
+		if !inside { // e.g. a hostPath
+			continue
+		}
+		is, err := false, error(nil)
+		if pod == nil {
+			if pod, err = safepath.OpenRoot(folder); err == nil {
+				defer pod.Close() //nolint:errcheck // read only
+			}
+		}
+		if err == nil {
+			is, err = pod.IsMountPoint(inPod)
+		}
+		switch {
+		case errors.Is(err, os.ErrNotExist), err == nil && !is && w.Mounts[name]:
+			return messages.Cause{Code: messages.CauseUnmounted, Name: name, Detail: path}.Errorf(
+				"volume %q is no longer mounted at %s", name, path)
+		case err != nil:
+			return fmt.Errorf("volume %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// volumesOf returns the names of the volumes that the container mounts, or has variables of.
+func volumesOf(c *v1.Container) (names []string) {
+	for i := range c.VolumeMounts {
+		names = append(names, c.VolumeMounts[i].Name)
+	}
+	for i := range c.Env {
+		if from := c.Env[i].ValueFrom; from != nil && from.FileKeyRef != nil {
+			names = append(names, from.FileKeyRef.VolumeName)
+		}
+	}
+	return names
+}
+
 func volumeMount(h *host.Host, w messages.RunContainer, vm *v1.VolumeMount) (*runtimeapi.Mount, error) {
 	path, ok := w.Volumes[vm.Name]
 	image, isImage := w.ImageVolumes[vm.Name]

@@ -73,6 +73,9 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 	if err := h.Ops.MayStart(string(w.Pod.UID), w.Sandbox.ID); err != nil {
 		return failed(messages.CauseOf(err))
 	}
+	if err := checkVolumes(h, w); err != nil { // the runtime mounts them now
+		return failed(messages.CauseOf(err))
+	}
 	startErr := h.CRI.StartContainer(ctx, id)
 	// The status decides, not the answer: a lost answer is no failure.
 	fact, err := readFact(ctx, h, id, w.Sandbox.ID)
@@ -112,9 +115,15 @@ func create(ctx context.Context, h *host.Host, w messages.RunContainer) createRe
 	if w.Adopt != nil {
 		return createResult{id: w.Adopt.ID, existing: true}
 	}
+	if err := checkVolumes(h, w); err != nil { // the variables and parts of volumes are read below
+		return createFailure(messages.ReasonCreateContainer, err)
+	}
 	config, sandbox, err := configs(ctx, h, w)
 	if err != nil {
 		return createFailure(messages.ReasonCreateConfig, err)
+	}
+	if err := checkVolumes(h, w); err != nil { // a device plugin may have taken long
+		return createFailure(messages.ReasonCreateContainer, err)
 	}
 	id, err := h.CRI.CreateContainer(ctx, w.Sandbox.ID, config, sandbox)
 	metrics.CountImageVolumes(len(w.ImageVolumes), err)

@@ -64,6 +64,7 @@ type volumes struct {
 	resend     bool
 	answeredAt time.Time
 	paths      map[string]string
+	mounts     map[string]bool // see messages.VolumesMounted
 	reason     *messages.Reason
 	failed     map[string]messages.Reason // by volume, as recorded in Events
 }

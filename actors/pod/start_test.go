@@ -425,3 +425,30 @@ func TestAContainerNameThatStaysReserved(t *testing.T) {
 		t.Errorf("attempts %v, want another after three", attempts)
 	}
 }
+
+// A container whose volume was unmounted by others waits, and the pod has its volumes mounted again at once.
+func TestStart_UnmountedVolume(t *testing.T) {
+	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
+	a.hears(pulled("c0", "image"))
+	runs := sentOf[messages.RunContainer](a.take())
+	failed := messages.Reason{Code: messages.ReasonCreateContainer, Cause: messages.Cause{Code: messages.CauseUnmounted, Name: "v"}}
+	a.hears(messages.ContainerReported{UID: "u1", Name: "c0", Generation: runs[0].Generation, Stage: messages.StageIdle, Failed: &failed})
+	if n := len(sentOf[messages.MountVolumes](a.take())); n != 1 {
+		t.Fatalf("got %d MountVolumes, want 1", n)
+	}
+	if r := a.machine.waiting(); r == nil || r.Cause.Code != messages.CauseUnmounted {
+		t.Errorf("the pod waits for %+v, want the unmounted volume", r)
+	}
+	a.hears(messages.VolumesFailed{UID: "u1", Volume: "v", Reason: messages.Reason{Code: messages.ReasonFailedMount}})
+	if r := a.machine.waiting(); r == nil || r.Code != messages.ReasonFailedMount {
+		t.Errorf("the pod waits for %+v, want the failed mount", r)
+	}
+	a.hears(messages.VolumesMounted{UID: "u1", Mounts: map[string]bool{"v": true}})
+	a.take()
+	a.observes(a.sandboxFacts())
+	a.passes(time.Minute)
+	a.hears(pulled("c0", "image"))
+	if runs := sentOf[messages.RunContainer](a.take()); len(runs) != 1 || !runs[0].Mounts["v"] {
+		t.Errorf("got %+v, want another run, with the volume's mount", runs)
+	}
+}

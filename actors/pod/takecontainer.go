@@ -121,6 +121,10 @@ func (m *Machine) takeFailed(c *known.Container, v messages.ContainerReported) {
 		return
 	}
 	m.answerEnd(c)
+	if v.Failed.Cause.Code == messages.CauseUnmounted { // a tmpfs or a bind that others unmounted, which volumes has not seen
+		m.volumes.mounted = false
+		m.answered("mount", "")
+	}
 	if v.Fact != nil {
 		c.Learn(*v.Fact, m.now)
 		if c.Is(v.Fact.ID) && c.Exited() != nil { // its start was interrupted too often

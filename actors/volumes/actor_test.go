@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -114,6 +115,28 @@ func TestAVolumeThatVanishedIsMadeAgain(t *testing.T) {
 	if len(got) != 1 || !exists(t, path) {
 		t.Errorf("got %+v", got)
 	}
+}
+
+// The pod receives which volumes have a mount of their own. A mount that others undid is made again when the pod asks.
+func TestActor_ReportsMounts(t *testing.T) {
+	n := newNode(t)
+	pod := volumestest.PodWith("u", volumestest.EmptyDirVolume("data"), volumestest.MemoryVolume("memory"))
+	want := map[string]bool{"memory": true}
+	ask := func() messages.VolumesMounted {
+		t.Helper()
+		got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})
+		m, ok := got[0].(messages.VolumesMounted)
+		if !ok || !reflect.DeepEqual(m.Mounts, want) {
+			t.Errorf("got %+v, want mounts %v", got, want)
+		}
+		return m
+	}
+	at := ask().Paths["memory"]
+	must(t, unix.Unmount(at, 0))
+	ask()
+	must(t, unix.Unmount(at, 0)) // fails if nothing is mounted
+	n.restart(t)
+	ask()
 }
 
 func TestAFailedMountIsTriedAgain(t *testing.T) {

@@ -19,6 +19,9 @@
 // kinds.WaitError, so that it occupies no place in a lane. If the end of the wait can be observed, e.g. the attachment on the
 // Node, the mount is retried only then. Pods with persistent volumes have a lane without a limit, since each driver has its own.
 //
+// Mounts that others undo. VolumesMounted names the volumes with a mount of their own. The container's actor checks them right
+// before it creates and starts a container, and otherwise the pod asks for its volumes again.
+//
 // Data is kept. Only the agent's own folders (emptyDir, files of objects, notes, termination logs) are removed with their
 // content. Any other folder is unmounted, its record unlinked, and the folder removed if it is empty. Otherwise it is kept,
 // together with the pod's folder. leftover finds such folders, and the state of a kubelet that only a kubelet can undo.

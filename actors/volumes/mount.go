@@ -28,6 +28,7 @@ type volumeOutcome struct {
 	plugin string // as metrics name it
 	of     *v1.Volume
 	path   string
+	mounts bool // something is mounted at the path
 	err    error
 	renew  time.Time // when to mount it again; zero: after a change
 	events []messages.RecordEvent
@@ -138,7 +139,10 @@ func (d disk) mountOne(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volum
 		folder.RenewAt = out.renewAt
 		folder.Record = func(events ...messages.RecordEvent) { out.events = append(out.events, events...) }
 		folder.SetPlugin = func(plugin string) { out.plugin = plugin }
-		out.path, err = p.Mount(ctx, folder, v)
+		if out.path, err = p.Mount(ctx, folder, v); err != nil {
+			return err
+		}
+		out.mounts, err = folder.HasMount(out.path)
 		return err
 	})
 	if !kinds.IsNormalWait(out.err) {

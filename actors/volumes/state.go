@@ -27,11 +27,13 @@ type state struct {
 
 // volumeState is the state of one volume. Each volume has its own back-off.
 type volumeState struct {
-	path  string
-	err   error     // of the last mount
-	fails int       // consecutive failures
-	quiet bool      // the error is normal, or was reported before
-	since time.Time // the first attempt since the last success
+	path string
+	// mounts is set if something is mounted at the path, which is in the pod's folder.
+	mounts bool
+	err    error     // of the last mount
+	fails  int       // consecutive failures
+	quiet  bool      // the error is normal, or was reported before
+	since  time.Time // the first attempt since the last success
 	// again is the time of the next mount, to renew the volume or to retry; zero: none.
 	again time.Time
 	slept time.Duration // the suspensions before that time was computed
@@ -45,6 +47,19 @@ func (s state) paths() map[string]string {
 	for name, v := range s.volumes {
 		if v.err == nil {
 			out[name] = v.path
+		}
+	}
+	return out
+}
+
+// mounts returns the names of the volumes with something mounted at their path; nil: none.
+func (s state) mounts() (out map[string]bool) {
+	for name, v := range s.volumes {
+		if v.mounts && v.err == nil {
+			if out == nil {
+				out = map[string]bool{}
+			}
+			out[name] = true
 		}
 	}
 	return out
@@ -70,7 +85,7 @@ func (s state) after(out mountOutcome, now time.Time) state {
 
 // after returns the state of a volume after a mount.
 func (v volumeState) after(o volumeOutcome, now time.Time) volumeState {
-	next := volumeState{path: o.path, err: o.err, again: o.renew, since: now}
+	next := volumeState{path: o.path, mounts: o.mounts, err: o.err, again: o.renew, since: now}
 	if o.err == nil {
 		return next
 	}

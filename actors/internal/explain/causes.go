@@ -81,6 +81,11 @@ var ofStarts = map[messages.CauseCode]sentence{
 	messages.CauseNoIDMap: {`: the file system of{name}, {detail}, cannot be mounted on this kernel for a ` +
 		`pod with hostUsers: false`,
 		"use a volume on another file system, a newer kernel, or hostUsers: true"},
+	messages.CauseStartOutOfMemory: {": the kernel most likely killed its first process, because the memory limit is used up",
+		"raise the memory limit, or lower the sizeLimit of emptyDir volumes in memory, and remove files there: they count " +
+			"towards the limit, and stay when a container restarts"},
+	messages.CauseUnmounted: {`: its volume{name} is not mounted at {detail} any more: another program unmounted or removed it`,
+		"the volume is mounted again automatically; leave the folders of pods to the agent"},
 	messages.CauseWorkingDirRefused: {`: its working directory{name} cannot be entered`, "correct the container's workingDir"},
 	messages.CauseDiskFull:          {" cannot be started: no space is left on the node's disk", roomRemedy},
 }

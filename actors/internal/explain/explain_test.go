@@ -184,6 +184,8 @@ func TestTheCauseOfEachState(t *testing.T) {
 			"containers wait for volume data: CSI driver disk.example.org is not registered on this node"},
 		{"no DRA driver", waiting(messages.Reason{Code: messages.ReasonPrepareClaims, Cause: messages.Cause{Code: messages.CauseClaimDriverAbsent, Name: "gpu.org", Detail: "ns/c", Text: "x"}}),
 			"the pod's ResourceClaims cannot be prepared: DRA driver gpu.org of ResourceClaim ns/c is not registered on this node"},
+		{"no DRA driver at the end", waiting(messages.Reason{Code: messages.ReasonReleaseClaims, Cause: messages.Cause{Code: messages.CauseClaimDriverAbsent, Name: "gpu.org", Detail: "ns/c", Text: "x"}}),
+			"the pod's ResourceClaims cannot be unprepared: DRA driver gpu.org of ResourceClaim ns/c is not registered on this node"},
 		{"failing DRA driver", waiting(messages.Reason{Code: messages.ReasonReleaseClaims, Cause: messages.Cause{Code: messages.CauseClaimDriverFailed, Name: "gpu.org", Detail: "ns/c", Text: "no power"}}),
 			"the pod's ResourceClaims cannot be unprepared: DRA driver gpu.org fails for ResourceClaim ns/c: no power"},
 		{"no claim", waiting(messages.Reason{Code: messages.ReasonPrepareClaims, Cause: messages.Cause{Code: messages.CauseObjectAbsent, Kind: "ResourceClaim", Name: "ns/c", Text: "x"}}),
@@ -241,6 +243,15 @@ func TestTheCauseOfEachState(t *testing.T) {
 			"container c: its post-start hook failed: code 3"},
 		{"start", waiting(messages.Reason{Code: "RunContainerError", Container: "c", Message: "device or resource busy"}),
 			"container c cannot be started: device or resource busy"},
+
+		{"memory is full", func(p *board.Pod) {
+			limit := resource.MustParse("16Mi")
+			p.Pod.Spec.Resources = &v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: limit}}
+			p.Pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "Memory", SizeLimit: &limit}}}}
+			crash(v1.ContainerStateTerminated{Reason: "StartError", ExitCode: 128, Message: runc + "procReady not received"})(p)
+		}, "container c: the kernel most likely killed its first process, because the memory limit is used up"},
+		{"memory may be full, and nothing suggests it", crash(v1.ContainerStateTerminated{Reason: "StartError", ExitCode: 128, Message: runc + "procReady not received"}),
+			"container c cannot be started: " + runc + "procReady not received"},
 
 		// back-off
 		{"OOM", crash(v1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}), "container c was killed for using more than 16Mi of memory"},

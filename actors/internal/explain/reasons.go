@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -214,6 +215,10 @@ func (v view) claims(code string, why messages.Cause) (cause, remedy string) {
 		done = "unprepared"
 	}
 	cause, remedy = put(ofClaims, why, sentence{"{text}", "see the logs of the DRA drivers"})
+	if code == messages.ReasonReleaseClaims && why.Code == messages.CauseClaimDriverAbsent {
+		remedy = "start the driver's pod on this node again; if the driver is gone for good, stop the agent once no other pod " +
+			"with claims runs, remove dra_manager_state in --root-dir, and start the agent"
+	}
 	return "the pod's ResourceClaims cannot be " + done + ": " + cause, remedy
 }
 
@@ -241,11 +246,34 @@ func (v view) supply(why messages.Cause) string {
 }
 
 func (v view) start(f *Finding, why messages.Cause) {
+	if why.Code == messages.CauseInitEnded && v.fillsMemory() {
+		why.Code = messages.CauseStartOutOfMemory
+	}
 	if why.Name != "" {
 		why.Name = ` "` + why.Name + `"`
 	}
 	means, remedy := put(ofStarts, why, sentence{" cannot be started: {text}", "see the runtime's log"})
 	f.Cause, f.Remedy = v.about(f.Container, means), remedy
+}
+
+// fillsMemory reports whether the pod's volumes in memory may take most of its memory limit. Their files stay when a container
+// restarts, and the kernel then kills the first process of the next one.
+func (v view) fillsMemory() bool {
+	if !translate.LimitsPod(v.pod, v1.ResourceMemory) {
+		return false
+	}
+	limits := translate.PodLimits(v.pod)
+	limit, room := limits.Memory().Value(), int64(0)
+	for _, volume := range v.pod.Spec.Volumes {
+		if e := volume.EmptyDir; e == nil || e.Medium != v1.StorageMediumMemory {
+			continue
+		} else if e.SizeLimit == nil || e.SizeLimit.IsZero() {
+			room += limit // as the agent mounts it
+		} else {
+			room += e.SizeLimit.Value()
+		}
+	}
+	return room >= limit/10*9 && room > 0
 }
 
 func (v view) probe(f *Finding, kind messages.ProbeKind, said string) {

@@ -44,6 +44,17 @@ func MountsIn(folder Folder) ([]*mountinfo.Info, error) {
 	return mounts, nil
 }
 
+// HasMount reports whether something is mounted at a path of the host, which is false outside the pod's folder. It asks no
+// server.
+func (f Folder) HasMount(path string) (bool, error) {
+	name, inside := strings.CutPrefix(path, f.Path()+"/")
+	if !inside {
+		return false, nil
+	}
+	is, err := f.IsMountPoint(name)
+	return is, IgnoreAbsent(err)
+}
+
 // Foreign returns the mounts on the folder of a volume and below it that its kind did not make. A kind mounts one whole file
 // system of memory on the folder, or any file system at a path of its own (Mounter). A bind of a part of a file system of
 // memory is foreign.

@@ -34,7 +34,7 @@ func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
 	for _, uid := range []string{"a", "b"} {
 		got := n.Tell(uid, messages.MountVolumes{UID: uid, Pod: volumestest.APIPodWith(uid, claimVolume("data", "c"))})
 		want := n.Pod(uid, "volumes/kubernetes.io~csi/pv-c/mount")
-		if len(got) != 1 || !reflect.DeepEqual(got[0], messages.VolumesMounted{UID: uid, Paths: map[string]string{"data": want}}) {
+		if len(got) != 1 || !reflect.DeepEqual(got[0], messages.VolumesMounted{UID: uid, Paths: map[string]string{"data": want}, Mounts: map[string]bool{"data": true}}) {
 			t.Fatalf("got %+v", got)
 		}
 		write(t, filepath.Join(want, uid))
@@ -383,7 +383,7 @@ func TestKindsThatWereMovedToCSI(t *testing.T) {
 	own := v1.Volume{Name: "own", VolumeSource: v1.VolumeSource{PortworxVolume: &v1.PortworxVolumeSource{VolumeID: "a/b"}}}
 	got := n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"), own)})
 	want := messages.VolumesMounted{UID: "a", Paths: map[string]string{"data": n.Pod("a/volumes/kubernetes.io~csi/pv-c/mount"),
-		"own": n.Pod("a/volumes/kubernetes.io~csi/pxd.portworx.com-a~b/mount")}}
+		"own": n.Pod("a/volumes/kubernetes.io~csi/pxd.portworx.com-a~b/mount")}, Mounts: map[string]bool{"data": true, "own": true}}
 	if len(got) != 1 || !reflect.DeepEqual(got[0], want) {
 		t.Errorf("got %+v", got)
 	}
