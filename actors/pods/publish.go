@@ -73,6 +73,8 @@ func (a *actor) publish(ctx supervisors.Context) {
 		case e.state == unclaimed:
 			if manifest := a.spared(e); manifest != "" {
 				spared = append(spared, sparedProblem(e, manifest))
+				s.Spared = append(s.Spared, board.Spared{UID: e.uid, Name: e.name, Source: markedBy(e.audited),
+					Manifest: manifest})
 			}
 		}
 	}
@@ -81,6 +83,7 @@ func (a *actor) publish(ctx supervisors.Context) {
 			strings.Compare(string(x.Pod.UID), string(y.Pod.UID)))
 	})
 	slices.SortFunc(spared, func(x, y messages.ManifestProblem) int { return cmp.Compare(x.Pod, y.Pod) })
+	slices.SortFunc(s.Spared, func(x, y board.Spared) int { return cmp.Compare(x.Name, y.Name) })
 	s.Problems = append(s.Problems, spared...)
 	a.recordProblems(ctx, s.Problems)
 	if problem := a.checkpoints.problem; problem != "" {

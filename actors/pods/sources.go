@@ -126,6 +126,16 @@ func mayBeOf(f *messages.PodFacts, source messages.Address) bool {
 	return !marked && source != messages.APIServer
 }
 
+// markedBy returns the source of the first marked sandbox of a found pod, or "".
+func markedBy(f *messages.PodFacts) messages.Address {
+	for _, sandbox := range f.Sandboxes {
+		if source, known := marks[sandbox.Source]; known {
+			return source
+		}
+	}
+	return ""
+}
+
 // spared returns the manifest for which the unlisted pod of an entry is left alone, or "".
 func (a *actor) spared(e *entry) string {
 	if e.state != unclaimed || e.wanted != nil || e.audited == nil {
@@ -146,8 +156,13 @@ func (s *sources) unread() bool {
 
 // sparedProblem reports a pod that is left alone for an unusable manifest.
 func sparedProblem(e *entry, manifest string) messages.ManifestProblem {
-	return messages.ManifestProblem{Path: manifest, Pod: e.name, Message: "pod " + e.name + " runs, and no manifest that can " +
-		"be used names it; it is left as it is until this one is corrected or removed"}
+	text := "pod " + e.name + " runs, and no manifest that can be used names it; it is left as it is until this one is " +
+		"corrected or removed"
+	if markedBy(e.audited) == messages.Submit {
+		text = "pod " + e.name + " runs, and the journal of submissions has no usable record of it; it is left as it is: " +
+			"restore the journal or mount its file system, submit the pod again, or end it with playlet rm"
+	}
+	return messages.ManifestProblem{Path: manifest, Pod: e.name, Message: text}
 }
 
 // orphaned reports whether a found pod belongs to no source.

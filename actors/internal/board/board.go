@@ -59,6 +59,18 @@ type Snapshot struct {
 	Audited bool
 	// Unclaimed counts pods that run without an actor: those held, and those that no source names and that are not ended.
 	Unclaimed int
+	// Spared are the pods that run although no usable manifest names them, by name. Immutable.
+	Spared []Spared
+}
+
+// Spared is a running pod that no usable manifest names, and that is left alone for an unusable one.
+type Spared struct {
+	UID  string
+	Name string // namespace/name
+	// Source is the source that the pod's sandboxes name; empty: none.
+	Source messages.Address
+	// Manifest is the path of the unusable manifest, or of the lost journal of submissions.
+	Manifest string
 }
 
 // Complete reports whether the snapshot has all pods: every source has reported, and the runtime has been read.

@@ -162,11 +162,13 @@ func (j *journal) conflict(r *record, replace bool) *messages.ManifestProblem {
 		}
 	}
 	if source, pod := j.foreign(r.Pod); pod != nil {
-		p.Message = fmt.Sprintf("%s wants a pod %s/%s already: remove it there, or choose another name",
-			source, pod.Namespace, pod.Name)
+		from, remedy := j.origin(source, pod)
+		p.Message = fmt.Sprintf("a pod %s/%s comes from %s already: %s, or choose another name", pod.Namespace, pod.Name, from,
+			remedy)
 		if pod.Name != r.Pod.Name || pod.Namespace != r.Pod.Namespace {
 			p.Field = "metadata.uid"
-			p.Message = fmt.Sprintf("%s wants a pod %s/%s with the same UID, %s", source, pod.Namespace, pod.Name, pod.UID)
+			p.Message = fmt.Sprintf("pod %s/%s, which comes from %s, has the same UID, %s", pod.Namespace, pod.Name, from,
+				pod.UID)
 		}
 		return p
 	}
@@ -216,6 +218,9 @@ func (j *journal) withdraw(m messages.WithdrawPod) any {
 			return messages.PodWithdrawn{Pod: messages.SubmittedPod{Namespace: pod.Namespace, Name: m.Name, PodName: pod.Name,
 				UID: string(pod.UID), Change: messages.PodHurried}}
 		}
+		if answer := j.withdrawSpared(m); answer != nil {
+			return answer
+		}
 		return j.unknown(m.Namespace, m.Name)
 	}
 	if !m.DryRun {
@@ -259,15 +264,28 @@ func (j *journal) find(namespace, name string) *record {
 	return j.records[key{namespace, short}]
 }
 
+// origin returns the place that another source's pod comes from, and the command to a person who wants to end the pod.
+func (j *journal) origin(source messages.Address, pod *v1.Pod) (from, remedy string) {
+	switch path := j.staticFile(pod); {
+	case source == messages.File && path != "":
+		return "the manifest " + path, "remove that file"
+	case source == messages.File:
+		return "a manifest in " + j.opts.StaticPath, "remove it there"
+	case source == messages.URL:
+		return "the manifests of staticPodURL", "remove it there"
+	default:
+		return "the API server", fmt.Sprintf("use kubectl delete pod -n %s %s", pod.Namespace, pod.Name)
+	}
+}
+
 func (j *journal) unknown(namespace, name string) messages.SubmissionRefused {
 	for _, n := range []string{name, manifest.StaticName(name, j.opts.Node.NodeName)} {
 		// No pod can have this UID.
 		named := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: n, UID: "-"}}
 		if source, pod := j.foreign(named); pod != nil {
-			text := fmt.Sprintf("pod %s/%s was not submitted: %s wants it; remove it there", pod.Namespace, pod.Name, source)
-			if path := j.staticFile(pod); source == messages.File && path != "" {
-				text += ": its manifest is " + path
-			}
+			from, remedy := j.origin(source, pod)
+			text := fmt.Sprintf("pod %s/%s was not submitted: it comes from %s; to end it, %s", pod.Namespace, pod.Name, from,
+				remedy)
 			return messages.SubmissionRefused{Why: messages.RefusedConflict, Message: text}
 		}
 	}

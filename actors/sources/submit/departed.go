@@ -79,8 +79,12 @@ func (j *journal) named() map[string]bool {
 func (j *journal) prune() (state, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	j.loaded = j.loaded && !j.lost && !j.away && j.marked
 	if err := j.load(); err != nil {
 		return j.state(), err
+	}
+	if j.lost {
+		j.settle()
 	}
 	if changed := j.departed.Prune(j.opts.Clock.Now(), j.opts.Board, messages.Submit); changed || j.unsaved {
 		gone := j.departed.UIDs()

@@ -32,6 +32,9 @@ type journal struct {
 	problems []messages.ManifestProblem // damaged records, until their pods are submitted again or withdrawn
 	departed base.Departures            // withdrawn or replaced pods that may still run
 	unsaved  bool                       // the disk lacks the newest departures
+	lost     bool                       // records of running pods may be missing; see lost.go
+	marked   bool                       // the marker is on disk
+	away     bool                       // the journal on disk is gone, and memory has it
 }
 
 // state is the journal at one time. Immutable.
@@ -41,6 +44,8 @@ type state struct {
 	problems []messages.ManifestProblem
 	graces   map[string]int64
 	gone     map[string]bool // departed pods, by UID
+	lost     bool
+	watch    bool // the disk has to be read again with each check
 }
 
 // loaded reports whether the journal has been read.
@@ -73,7 +78,8 @@ func (j *journal) state() state {
 	if j.version == 0 {
 		return state{}
 	}
-	return state{version: j.version, problems: slices.Clone(j.problems), graces: maps.Clone(j.graces), gone: j.departed.UIDs(),
+	return state{version: j.version, lost: j.lost, watch: j.lost || j.away || !j.marked, problems: slices.Clone(j.problems),
+		graces: maps.Clone(j.graces), gone: j.departed.UIDs(),
 		records: slices.SortedFunc(maps.Values(j.records), func(a, b *record) int {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 		})}
@@ -98,6 +104,17 @@ func (j *journal) load() error {
 			return err
 		}
 	}
+	mark, marked, err := j.readMarker(entries)
+	if err != nil {
+		return err
+	}
+	if mark.Lost && !marked && j.marked && len(j.records) > 0 {
+		j.report(messages.ManifestProblem{Path: j.opts.Dir, Message: keptInMemory, KeptLast: true})
+		j.loaded, j.away = true, true
+		j.version++
+		return nil
+	}
+	j.returned()
 	records := map[key]*record{}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), suffix) {
@@ -132,7 +149,18 @@ func (j *journal) load() error {
 	if err != nil {
 		return err
 	}
-	j.records, j.loaded = records, true
+	for k, r := range j.records { // accepted while the journal was lost, which has returned
+		if records[k] == nil && j.lost && !mark.Lost {
+			if err := atomicfile.Save(k.file(j.opts.Dir), recordVersion, r); err != nil {
+				return err
+			}
+			records[k] = r
+		}
+	}
+	j.records, j.loaded, j.lost = records, true, mark.Lost
+	if j.marked = marked; !marked {
+		_ = j.mark() // the next check retries a failure
+	}
 	for uid, grace := range departed {
 		j.departed.Add(j.opts.Clock.Now(), uid)
 		if _, known := j.graces[uid]; grace != nil && !known {
@@ -167,8 +195,8 @@ func (j *journal) readBack(entries []os.DirEntry) (any bool) {
 }
 
 // keptAside is the problem with a record that an earlier process found damaged.
-const keptAside = "a submission is damaged and was kept aside; its pod goes on if it runs: submit it again, or delete the file " +
-	"and start the agent again to end the pod"
+const keptAside = "a submission is damaged and was kept aside; its pod goes on if it runs: submit it again, or end the pod " +
+	"with playlet rm"
 
 // report adds a problem, unless its file already has one.
 func (j *journal) report(p messages.ManifestProblem) {
@@ -204,7 +232,7 @@ func (j *journal) mended(r *record) {
 // put stores r as the record of its pod, on disk first. After a failure the content of the disk is unknown, and is read
 // again.
 func (j *journal) put(r *record) error {
-	err := atomicfile.MakeDir(j.opts.Dir)
+	err := j.rewrite()
 	if err == nil {
 		err = j.depart(j.records[r.key()], r)
 	}
@@ -223,7 +251,8 @@ func (j *journal) put(r *record) error {
 
 // remove removes r from the disk, then from memory.
 func (j *journal) remove(r *record) error {
-	if err := j.depart(r, nil); err != nil && !errors.Is(err, atomicfile.ErrNoSpace) { // the removal makes room
+	err := errors.Join(j.rewrite(), j.depart(r, nil))
+	if err != nil && !errors.Is(err, atomicfile.ErrNoSpace) { // the removal makes room
 		return j.reloadAfter(err)
 	}
 	if err := atomicfile.Remove(r.key().file(j.opts.Dir)); err != nil {

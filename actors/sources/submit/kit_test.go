@@ -33,6 +33,12 @@ func newRig(t *testing.T) *rig {
 	clock := clocktesting.NewFakeClock(time.Now())
 	r := &rig{T: t, clock: clock, opts: Options{Clock: clock, Dir: filepath.Join(t.TempDir(), "submissions"), Node: base.Node{NodeName: "node-1"},
 		Board: board.New()}}
+	if err := os.Mkdir(r.opts.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := newJournal(r.opts).mark(); err != nil { // otherwise the journal is lost until the board is complete
+		t.Fatal(err)
+	}
 	r.start()
 	return r
 }
@@ -130,7 +136,7 @@ func (r *rig) says(got, want string) {
 	}
 }
 
-// files returns the names of the journal's files.
+// files returns the names of the journal's files, without its marker.
 func (r *rig) files() []string {
 	r.Helper()
 	entries, err := os.ReadDir(r.opts.Dir)
@@ -139,7 +145,9 @@ func (r *rig) files() []string {
 	}
 	var out []string
 	for _, e := range entries {
-		out = append(out, e.Name())
+		if e.Name() != "journal" {
+			out = append(out, e.Name())
+		}
 	}
 	return out
 }

@@ -50,6 +50,8 @@ const Source = manifest.SubmitSource
 const (
 	// checkEvery is the interval at which everything is sent again, and an unreadable journal is retried.
 	checkEvery = 20 * time.Second
+	// lostCheck is the same until a lost journal can be compared with the runtime.
+	lostCheck = time.Second
 	// sendDelay combines a burst of submissions into one message.
 	sendDelay   = 10 * time.Millisecond
 	workTimeout = time.Minute
@@ -86,15 +88,15 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
 		a.read(ctx, "ReadJournal", a.journal.open)
-		ctx.After(checkEvery, checkDue{})
+		ctx.After(a.journal.nextCheck(), checkDue{})
 	case checkDue:
 		a.desired.Send(ctx)
 		if !a.state.loaded() || a.failure != "" {
 			a.read(ctx, "ReadJournal", a.journal.open)
-		} else if len(a.state.gone) > 0 {
+		} else if len(a.state.gone) > 0 || a.state.watch {
 			a.read(ctx, "PruneJournal", a.journal.prune)
 		}
-		ctx.After(checkEvery, checkDue{})
+		ctx.After(a.journal.nextCheck(), checkDue{})
 	case messages.ResendDesired:
 		a.desired.Send(ctx)
 	case sendDue:
@@ -163,6 +165,9 @@ func (a *actor) take(ctx supervisors.Context, m done) {
 	a.desired.Graces, a.desired.Gone = m.state.graces, m.state.gone
 	a.desired.Known, a.desired.Problems, a.desired.Pods = true, m.state.problems, make([]*v1.Pod, 0, len(m.state.records))
 	a.desired.Unread = nil
+	if m.state.lost {
+		a.desired.Unread = []string{a.journal.opts.Dir}
+	}
 	for _, p := range m.state.problems {
 		if !p.KeptLast && !p.Warning { // nor has memory the record
 			a.desired.Unread = append(a.desired.Unread, p.Path)

@@ -193,8 +193,8 @@ func TestRefusalsNameTheThing(t *testing.T) {
 	r.refuses([]string{"run"}, "which manifest?")
 	r.refuses([]string{"run", "x.yaml"}, "a manifest is named with -f x.yaml")
 	r.refuses([]string{"run", "-f", r.file("taken.yaml", manifest("taken", "Always", nil, []string{"main two"}))},
-		"metadata.name: sources/file wants a pod default/taken-node already")
-	r.refuses([]string{"rm", "taken"}, "was not submitted: sources/file wants it; remove it there: its manifest is "+filepath.Join(r.manifests, "taken.yaml"))
+		"metadata.name: a pod default/taken-node comes from the manifest "+filepath.Join(r.manifests, "taken.yaml")+" already: remove that file")
+	r.refuses([]string{"rm", "taken"}, "was not submitted: it comes from the manifest "+filepath.Join(r.manifests, "taken.yaml")+"; to end it, remove that file")
 	r.refuses([]string{"rm"}, "which pod?")
 	r.refuses([]string{"rm", "-f", r.file("no.yaml", "hello")}, "does not tell which pods it means")
 	r.await("the pod that runs to run", func(s sim.Snapshot) bool { return s.Container("taken-node", "main") != nil })
@@ -275,5 +275,41 @@ func TestAPodThatIsNamedTwiceIsRestartedOnce(t *testing.T) {
 		if want := fmt.Sprintf("%[1]d %[1]d", i+1); strings.TrimSpace(list) != want {
 			t.Errorf("after playlet restart %q the restarts are %s, want %s", args, list, want)
 		}
+	}
+}
+
+// Submitted pods whose journal was removed while no agent ran go on, are reported with a remedy, and end by playlet rm.
+func TestRemovedJournal(t *testing.T) {
+	r := newRig(t, sim.Options{})
+	r.start(nil)
+	r.submits(manifest("web", "Always", nil, []string{"main forever"}))
+	r.submits(manifest("db", "Always", nil, []string{"main forever"}))
+	runs := func(pod string) func(sim.Snapshot) bool {
+		return func(s sim.Snapshot) bool {
+			c := s.Container(pod, "main")
+			return c != nil && c.Running()
+		}
+	}
+	r.await("web", runs("web-node"))
+	r.await("db", runs("db-node"))
+	id := r.runtime.Snapshot().Container("db-node", "main").ID
+	r.stop()
+	dir := filepath.Join(r.dir, "root/playlet/submissions")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	r.start(nil)
+	r.untilPrinted([]string{"pods"}, "default/web-node", "end it with playlet rm")
+	if out, notes, code := r.playlet("rm", "web"); code != 0 {
+		t.Fatalf("rm: %d: %s%s", code, out, notes)
+	}
+	r.await("the end of web", func(s sim.Snapshot) bool { return !runs("web-node")(s) })
+	r.submits(manifest("db", "Always", nil, []string{"main forever"}))
+	r.untilPrinted([]string{"pods"}, "db-node", "Running")
+	r.stop()
+	r.start(nil)
+	r.untilPrinted([]string{"pods"}, "db-node", "Running")
+	if c := r.runtime.Snapshot().Container("db-node", "main"); c == nil || c.ID != id || !c.Running() {
+		t.Errorf("container %s of db was replaced by %+v", id, c)
 	}
 }

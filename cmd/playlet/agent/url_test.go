@@ -72,7 +72,7 @@ func TestPodsOfAURL(t *testing.T) {
 	started := len(r.runtime.Calls("StartContainer"))
 	r.start(nil)
 	r.untilPrinted([]string{"pods"}, "the server answers 500", "(the last good version keeps running)", "more-node")
-	r.refuses([]string{"rm", "more"}, "was not submitted: sources/url wants it; remove it there")
+	r.refuses([]string{"rm", "more"}, "was not submitted: it comes from the manifests of staticPodURL; to end it, remove it there")
 	if n := len(r.runtime.Calls("StartContainer")); n != started || r.runtime.Snapshot().Running() != 2 {
 		t.Errorf("%d containers were started, and %d run", n-started, r.runtime.Snapshot().Running())
 	}

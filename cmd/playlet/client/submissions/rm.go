@@ -155,8 +155,10 @@ func (c *rmCommand) submitted(ctx context.Context) (out []submit.Name, errs []er
 		})
 		switch len(found) {
 		case 0:
-			pod, err := c.other(ctx, n)
+			pod, left, err := c.other(ctx, n)
 			switch {
+			case left != nil:
+				out = append(out, *left)
 			case err != nil:
 				errs = append(errs, err)
 			case c.grace < 0 && pod.Ending != "" && pod.Source == messages.Submit:
@@ -177,14 +179,22 @@ func (c *rmCommand) submitted(ctx context.Context) (out []submit.Name, errs []er
 	return out, errs
 }
 
-// other is a pod that was not submitted.
-func (c *rmCommand) other(ctx context.Context, n names.Pod) (*api.Pod, error) {
+// other returns a pod that was not submitted, or the name of one that runs without a usable record of its submission.
+func (c *rmCommand) other(ctx context.Context, n names.Pod) (pod *api.Pod, left *submit.Name, err error) {
 	all, err := c.Client.Pods(ctx, api.Filter{Namespace: n.Namespace})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	pod, _, err := n.One(all.Pods)
-	return pod, err
+	if pod, _, err = n.One(all.Pods); err == nil {
+		return pod, nil, nil
+	}
+	for _, p := range all.Problems {
+		namespace, name, _ := strings.Cut(p.Pod, "/")
+		if (n.Namespace == "" || n.Namespace == namespace) && strings.HasPrefix(name+"-", n.Name+"-") {
+			return nil, &submit.Name{Namespace: namespace, Name: n.Name}, nil // the agent compares the whole name
+		}
+	}
+	return nil, nil, err
 }
 
 // leave reports the progress of the end of a pod that was removed before.

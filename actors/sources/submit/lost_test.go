@@ -1,0 +1,130 @@
+package submit
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// check runs the next check, after the board shows these running pods without a usable record.
+func (r *rig) check(spared ...board.Spared) {
+	r.opts.Board.Publish(board.Snapshot{Audited: true, Spared: spared})
+	r.kit.Advance(checkEvery)
+	r.kit.RunWork()
+}
+
+// isLost asserts whether running pods of the journal are left alone, and the desired pods.
+func (r *rig) isLost(want bool, pods string) messages.SourcePodsWanted {
+	r.Helper()
+	m := r.wants(pods)
+	if got := slices.Contains(m.Unread, r.opts.Dir); got != want {
+		r.Errorf("the journal is lost: %v, want %v", got, want)
+	}
+	return m
+}
+
+// Pods of a journal that was removed while no agent ran are left alone until each is submitted again or withdrawn.
+func TestLost_RemovedFolder(t *testing.T) {
+	r := newRig(t)
+	r.submit(yaml("web", "one"), yaml("db", "one"))
+	web := board.Spared{UID: r.uidOf("web"), Name: "default/web-node-1", Source: messages.Submit, Manifest: r.opts.Dir}
+	db := board.Spared{UID: r.uidOf("db"), Name: "default/db-node-1", Source: messages.Submit, Manifest: r.opts.Dir}
+	other := board.Spared{UID: "o", Name: "default/o", Source: messages.File, Manifest: "/other"}
+	must(t, os.RemoveAll(r.opts.Dir))
+	r.start()
+	r.isLost(true, "")
+	r.check(web, db, other)
+	r.isLost(true, "")
+	r.start() // the folder is there now
+	r.isLost(true, "")
+	r.check(web, db, other)
+	r.says(said(r.ask(messages.WithdrawPod{Namespace: "default", Name: "web", DryRun: true})), "default/web-node-1 deleted")
+	r.gone("")
+	r.says(said(r.ask(messages.WithdrawPod{Namespace: "default", Name: "web"})), "default/web-node-1 deleted")
+	r.gone("", web.UID)
+	r.says(said(r.ask(messages.WithdrawPod{Namespace: "default", Name: "o"})), "unknown")
+	r.submit(yaml("db", "one"))
+	r.isLost(true, "default/db-node-1=one")
+	r.check(other)
+	r.isLost(false, "default/db-node-1=one")
+	r.start()
+	r.isLost(false, "default/db-node-1=one")
+}
+
+// The first journal of a node ends as many pods as it names, once the board shows that none of a lost one runs.
+func TestLost_FirstJournal(t *testing.T) {
+	r := newRig(t)
+	must(t, os.RemoveAll(r.opts.Dir))
+	r.start()
+	r.isLost(true, "")
+	r.kit.Advance(checkEvery) // the board is empty
+	r.kit.RunWork()
+	r.isLost(true, "")
+	r.check()
+	r.isLost(false, "")
+	r.start()
+	r.isLost(false, "")
+}
+
+// A journal whose file system is mounted again is read, and has the submissions of the meantime.
+func TestLost_Returns(t *testing.T) {
+	r := newRig(t)
+	r.submit(yaml("web", "one"))
+	web := board.Spared{UID: r.uidOf("web"), Name: "default/web-node-1", Source: messages.Submit, Manifest: r.opts.Dir}
+	must(t, os.Rename(r.opts.Dir, r.opts.Dir+".away"))
+	r.start()
+	r.check(web)
+	r.submit(yaml("db", "one"))
+	r.isLost(true, "default/db-node-1=one")
+	must(t, os.Rename(r.opts.Dir, r.opts.Dir+".below"))
+	must(t, os.Rename(r.opts.Dir+".away", r.opts.Dir))
+	r.check(web)
+	r.isLost(false, "default/db-node-1=one default/web-node-1=one")
+	r.start()
+	r.isLost(false, "default/db-node-1=one default/web-node-1=one")
+}
+
+// A journal that disappears while the agent runs is kept in memory, also over a restart of the actor. The next submission writes
+// all of it again.
+func TestLost_WhileTheAgentRuns(t *testing.T) {
+	r := newRig(t)
+	r.submit(yaml("web", "one"), yaml("db", "one"))
+	must(t, os.RemoveAll(r.opts.Dir))
+	r.restart()
+	both := "default/db-node-1=one default/web-node-1=one"
+	if m := r.isLost(false, both); len(m.Problems) != 1 || m.Problems[0].Path != r.opts.Dir || !m.Problems[0].KeptLast {
+		t.Errorf("problems %+v, want one of %s", m.Problems, r.opts.Dir)
+	}
+	r.check()
+	r.isLost(false, both)
+	r.submit(yaml("log", "one"))
+	all := "default/db-node-1=one default/log-node-1=one default/web-node-1=one"
+	if m := r.isLost(false, all); len(m.Problems) > 0 {
+		t.Errorf("problems %+v, want none", m.Problems)
+	}
+	r.start()
+	r.isLost(false, all)
+	must(t, os.RemoveAll(r.opts.Dir))
+	r.says(said(r.ask(messages.WithdrawPod{Namespace: "default", Name: "log"})), "default/log-node-1 deleted")
+	r.start()
+	r.isLost(false, both)
+}
+
+// A journal of an earlier version has no marker, and is not lost.
+func TestLost_EarlierVersion(t *testing.T) {
+	r := newRig(t)
+	r.submit(yaml("web", "one"))
+	must(t, os.Remove(r.opts.Dir+"/journal"))
+	r.start()
+	r.isLost(false, "default/web-node-1=one")
+}
