@@ -73,7 +73,7 @@ func (a *actor) allocate(ctx supervisors.Context, e *entry) (*messages.Reason, a
 		d.asked = now
 		if absent == nil {
 			if d.question == nil {
-				d.question = e.starts()
+				d.question = new(*e.starts()) // another one in each life of the pod
 			}
 			ctx.Tell(messages.Resources, messages.AllocateResources{UID: e.uid, Pod: d.question, Holding: a.holding(),
 				Heard: a.settled()})

@@ -355,12 +355,17 @@ func TestAllocate_ChangedManifest(t *testing.T) {
 
 // An answer about another manifest of the pod, or about an earlier life, does not start it.
 func TestAllocate_OldAnswers(t *testing.T) {
+	same := static(pinned("web", "u"))
 	for name, change := range map[string]func(*node){
 		"another manifest": func(n *node) {
 			p := pinned("web", "u")
 			two := v1.ResourceList{v1.ResourceCPU: resource.MustParse("2"), v1.ResourceMemory: resource.MustParse("1Mi")}
 			p.Spec.Containers[0].Resources = v1.ResourceRequirements{Limits: two, Requests: two}
 			wants(n.Kit, messages.File, static(p))
+		},
+		"another life of the same object": func(n *node) {
+			wants(n.Kit, messages.File)
+			wants(n.Kit, messages.File, same)
 		},
 		"another life": func(n *node) {
 			wants(n.Kit, messages.File)
@@ -371,7 +376,7 @@ func TestAllocate_OldAnswers(t *testing.T) {
 			n := exclusive(t)
 			wants(n.Kit, messages.APIServer)
 			n.Take()
-			wants(n.Kit, messages.File, static(pinned("web", "u")))
+			wants(n.Kit, messages.File, same)
 			first := sent[messages.AllocateResources](n.Kit)
 			change(n)
 			second := sent[messages.AllocateResources](n.Kit)

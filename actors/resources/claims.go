@@ -2,6 +2,8 @@ package resources
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -74,23 +76,28 @@ func (c *claims) receive(ctx supervisors.Context, msg any) bool {
 		c.asked[m.UID] = true
 		c.pods.Remove(ctx, m.UID)
 	case messages.ClaimDriversChanged:
-		var keys []string
-		c.pods.Each(func(r reconcile.Report[*v1.Pod, struct{}]) {
-			if r.Err != nil {
-				keys = append(keys, r.Key)
-			}
-		})
-		for _, uid := range keys {
-			if c.asked[uid] {
-				c.pods.Remove(ctx, uid)
-			} else {
-				c.pods.Touch(ctx, uid)
-			}
-		}
+		c.again(ctx)
 	default:
 		return c.pods.Receive(ctx, msg)
 	}
 	return true
+}
+
+// again retries all failures at once, also those of pods that are gone.
+func (c *claims) again(ctx supervisors.Context) {
+	removals := map[string]bool{}
+	c.pods.Each(func(r reconcile.Report[*v1.Pod, struct{}]) {
+		if r.Err != nil {
+			removals[r.Key] = r.Remove
+		}
+	})
+	for _, uid := range slices.Sorted(maps.Keys(removals)) {
+		if removals[uid] {
+			c.pods.Remove(ctx, uid)
+		} else {
+			c.pods.Touch(ctx, uid)
+		}
+	}
 }
 
 // sweep releases the claims of pods that are gone.
@@ -104,6 +111,9 @@ func (c *claims) sweep(ctx supervisors.Context, m messages.PodCgroupsWanted) {
 func (c *claims) report(ctx supervisors.Context, r reconcile.Report[*v1.Pod, struct{}]) {
 	uid, asked := r.Key, c.asked[r.Key]
 	to := messages.PodAddress(uid)
+	if r.Remove && r.Err == nil {
+		c.again(ctx) // others may wait for its claims
+	}
 	switch {
 	case r.Remove && !asked:
 	case r.Remove && r.Err == nil:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -100,6 +99,19 @@ func TestClaims_Retried(t *testing.T) {
 	}
 }
 
+// A pod that waits for a claim of another is tried again at the other's release.
+func TestClaims_RetriedAfterARelease(t *testing.T) {
+	n, book := claiming(t)
+	n.ask("old", messages.PrepareClaims{UID: "old", Pod: podOf("old", "1")})
+	book.fail = errors.New("the claim is being unprepared")
+	n.ask("new", messages.PrepareClaims{UID: "new", Pod: podOf("new", "1")})
+	book.fail = nil
+	n.Send(messages.PodAddress("old"), messages.ReleaseClaims{UID: "old"})
+	if got := n.work(); !slices.Contains(got, any(messages.ClaimsPrepared{UID: "new"})) {
+		t.Errorf("got %+v, want that the new pod's claims are prepared", got)
+	}
+}
+
 // The claims of pods that are gone are released by the sweep, until that succeeds, without an answer.
 func TestClaims_OfPodsThatAreGone(t *testing.T) {
 	n, book := claiming(t)
@@ -112,7 +124,7 @@ func TestClaims_OfPodsThatAreGone(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	book.fail = nil
-	n.Advance(time.Minute)
+	n.Send(messages.Resources, messages.ClaimDriversChanged{}) // at once
 	n.work()
 	if want := []string{"unprepare gone", "unprepare gone"}; !slices.Equal(book.calls, want) || !slices.Equal(book.holders, []string{"there"}) {
 		t.Errorf("calls %q, want %q; holders %q", book.calls, want, book.holders)

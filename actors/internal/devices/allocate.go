@@ -31,12 +31,17 @@ func (m *Manager) Retain(holders map[string]string) {
 	m.inventory.retain(func(uid string) bool { _, holds := holders[uid]; return holds })
 }
 
-// Release frees the devices of one pod. It does not block: the disk has it with the next allocation.
+// Release frees the devices of one pod. It does not wait for the disk.
 func (m *Manager) Release(uid string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.inventory.retain(func(other string) bool { return other != uid })
 	m.put()
+	m.loops.Go(func() {
+		if err := m.file.Flush(); err != nil {
+			m.log.Warn("the checkpoint of devices cannot be written", "error", err)
+		}
+	})
 }
 
 // Allocate allocates the devices that the containers of a pod request, through their plugins, and records them. Earlier

@@ -216,6 +216,11 @@ func TestADeviceIsAllocatedAndKept(t *testing.T) {
 	if len(r.ids("v", "c")) > 0 || r.ids("w", "c")[0] != "b" {
 		t.Errorf("after the release of one pod: %v and %v", r.ids("v", "c"), r.ids("w", "c"))
 	}
+	r.stop()
+	r.start() // the disk has it
+	if len(r.ids("v", "c")) > 0 || len(r.ids("w", "c")) == 0 {
+		t.Errorf("after the release of one pod and a restart: %v and %v", r.ids("v", "c"), r.ids("w", "c"))
+	}
 }
 
 // Init containers lend their devices to those after them; a sidecar keeps its own.

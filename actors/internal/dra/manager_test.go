@@ -98,6 +98,18 @@ func (n *node) unprepare(uid string) {
 	}
 }
 
+// waitLimit bounds each wait. It is reached only if something is stuck.
+const waitLimit = 5 * time.Minute
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(waitLimit); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("timed out waiting for %s", what)
+		}
+	}
+}
+
 func equal(t *testing.T, what string, got []string, want ...string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
@@ -241,9 +253,7 @@ func TestADriverThatHangs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- n.Prepare(ctx, aPod("u", "slow")) }()
-	for len(slow.Calls()) == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	eventually(t, "a call of the driver", func() bool { return len(slow.Calls()) > 0 })
 	n.prepare(aPod("v", "fast"))
 	equal(t, "prepared", fast.Prepared(), "fast")
 	waits, stop := context.WithCancel(t.Context())
@@ -296,9 +306,11 @@ func TestTwoPluginsOfADriver(t *testing.T) {
 }
 
 func awaitConnected(n *node, driver string) {
-	for connected := false; !connected; time.Sleep(time.Millisecond) {
+	n.t.Helper()
+	eventually(n.t, "a connection to "+driver, func() (connected bool) {
 		n.locked(func() { connected = n.plugins.connected(driver) })
-	}
+		return connected
+	})
 }
 
 // deletions returns the field selectors of the deleted slices.
@@ -312,12 +324,9 @@ func deletions(n *node) (out []string) {
 }
 
 func awaitDeletions(n *node, count int) []string {
-	for {
-		if got := deletions(n); len(got) >= count {
-			return got
-		}
-		time.Sleep(time.Millisecond)
-	}
+	n.t.Helper()
+	eventually(n.t, "deletions of slices", func() bool { return len(deletions(n)) >= count })
+	return deletions(n)
 }
 
 // All slices of the node are deleted at the start, and again after a failure; a driver's slices are deleted after its end.

@@ -127,12 +127,18 @@ func (t table) state() []checkpoint.Claim {
 func (t table) begin(uid string, claims []*resourceapi.ResourceClaim, lost bool) (batch, error) {
 	for _, r := range claims {
 		c := t[key{Namespace: r.Namespace, Name: r.Name}]
-		if c == nil || c.ClaimUID == r.UID {
+		if c == nil {
 			continue
 		}
-		return nil, messages.Cause{Code: messages.CauseClaimUnready, Kind: claimKind, Name: c.key().String()}.Errorf(
-			"old ResourceClaim with same name %s and different UID %s still exists (its pod was deleted by force)", c.ClaimName,
-			c.ClaimUID)
+		cause := messages.Cause{Code: messages.CauseClaimUnready, Kind: claimKind, Name: c.key().String()}
+		switch {
+		case c.ClaimUID != r.UID:
+			return nil, cause.Errorf("old ResourceClaim with same name %s and different UID %s still exists (its pod was "+
+				"deleted by force)", c.ClaimName, c.ClaimUID)
+		case c.ending && !c.PodUIDs.Has(uid):
+			return nil, cause.Errorf("ResourceClaim %s is still being unprepared for pod %s, which has ended", c.ClaimName,
+				strings.Join(sets.List(c.PodUIDs), ", "))
+		}
 	}
 	out := batch{}
 	for _, r := range claims {

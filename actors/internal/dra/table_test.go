@@ -172,6 +172,23 @@ func TestAClaimWithAnotherUIDIsNotTaken(t *testing.T) {
 	}
 }
 
+// A claim that is being unprepared for a pod that has ended is not prepared for another pod meanwhile.
+func TestBegin_EndingClaim(t *testing.T) {
+	tab, claims := table{}, []*resourceapi.ResourceClaim{aClaim("c", []string{"d"}, nil)}
+	if _, err := tab.begin("u", claims, false); err != nil {
+		t.Fatal(err)
+	}
+	todo := tab.end("u")
+	if _, err := tab.begin("v", claims, false); err == nil || messages.CauseOf(err).Code != messages.CauseClaimUnready {
+		t.Errorf("got %v, want that the claim is not ready", err)
+	}
+	todo["d"][0].done.Insert("d")
+	tab.settle("u")
+	if _, err := tab.begin("v", claims, false); err != nil || !slices.Equal(tab.holders(), []string{"v"}) {
+		t.Errorf("after the end: %v, holders %v", err, tab.holders())
+	}
+}
+
 // model is the world of the property test: the drivers' prepared claims, and the pods.
 type model struct {
 	table    table
@@ -234,8 +251,11 @@ func TestTableProperty(t *testing.T) {
 					claims = append(claims, aClaim(name, drivers[name], nil))
 				}
 				todo, err := m.table.begin(uid, claims, false)
-				if err != nil {
-					t.Fatal(err)
+				if err != nil { // a claim is being unprepared for another pod, and nothing is recorded
+					if slices.Contains(m.table.holders(), uid) != (m.using[uid] != nil) {
+						t.Fatalf("%v, and the holders are %v", err, m.table.holders())
+					}
+					continue
 				}
 				m.using[uid] = names
 				failed := false
