@@ -82,7 +82,7 @@ func TestTheServiceManagerHearsOfTheAgent(t *testing.T) {
 		}
 	}
 	hear("READY=1")
-	hear("STATUS=1 pods, 1 running")
+	hear("STATUS=1 pod, 1 running")
 	hear("WATCHDOG=1")
 	before := running(t, s, 1)
 	if code, err := a.Term(); err != nil || code != 0 {
@@ -91,7 +91,7 @@ func TestTheServiceManagerHearsOfTheAgent(t *testing.T) {
 	hear("STOPPING=1")
 	must(t, a.Start())
 	hear("READY=1")
-	hear("STATUS=1 pods, 1 running")
+	hear("STATUS=1 pod, 1 running")
 	if after := running(t, s, 1); ids(after) != ids(before) {
 		t.Errorf("container %s became %s", ids(before), ids(after))
 	}

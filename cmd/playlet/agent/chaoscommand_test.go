@@ -161,9 +161,9 @@ func TestAnExperimentFails(t *testing.T) {
 	}
 	pause := "{verb: pause, target: volumes, duration: 30s}"
 	for want, f := range map[string]func() (string, string, int){
-		"the command false: exit status 1":             func() (string, string, int) { return run(", command: [\"false\"]", pause) },
-		"more than maxTargets (3): nothing was done":   func() (string, string, int) { return run("", "{verb: kill, target: '**'}") },
-		"1 pods are ready, and the experiment needs 2": func() (string, string, int) { return run(", pods: 2", pause) },
+		"the command false: exit status 1":                   func() (string, string, int) { return run(", command: [\"false\"]", pause) },
+		"more than maxTargets (3): nothing was done":         func() (string, string, int) { return run("", "{verb: kill, target: '**'}") },
+		"the experiment needs 2 pods to be ready, and has 1": func() (string, string, int) { return run(", pods: 2", pause) },
 	} {
 		if out, notes, code := f(); code != 1 || !strings.Contains(notes, want) {
 			t.Errorf("%d %s%s\nwant %s", code, out, notes, want)

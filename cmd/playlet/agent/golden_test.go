@@ -94,6 +94,18 @@ func (r *rig) normal(text string) string {
 	return text
 }
 
+// halfTime returns the time at which half of the test's remaining time is over, so that a transcript that is out of date is
+// reported before the test is killed.
+func (r *rig) halfTime() time.Time {
+	now := time.Now()
+	if t, ok := r.t.(interface{ Deadline() (time.Time, bool) }); ok {
+		if end, limited := t.Deadline(); limited {
+			return now.Add(min(end.Sub(now)/2, waitLimit))
+		}
+	}
+	return now.Add(waitLimit)
+}
+
 // transcript runs a session and compares it with its file.
 func (r *rig) transcript(name string, session ...entry) {
 	r.t.Helper()
@@ -110,7 +122,7 @@ func (r *rig) transcript(name string, session ...entry) {
 	var all []string
 	for _, e := range session {
 		got := ""
-		for deadline := time.Now().Add(waitLimit); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := r.halfTime(); ; time.Sleep(20 * time.Millisecond) {
 			out, notes := interrupted{entry: e}, strings.Builder{}
 			code := runCommand(words(strings.ReplaceAll(e.command, "DIR", r.dir)), strings.NewReader(e.input), &out, &notes)
 			got = "$ playlet " + e.command + "\n" + r.normal(out.String())

@@ -83,7 +83,7 @@ func TestTheServiceManagerIsReportedOfTheAgentsLife(t *testing.T) {
 	if before := awaitLine(t, sent, "READY=1"); len(before) > 0 {
 		t.Errorf("before it was ready: %q", before)
 	}
-	awaitLine(t, sent, "STATUS=1 pods, 1 running")
+	awaitLine(t, sent, "STATUS=1 pod, 1 running")
 	awaitLine(t, sent, "WATCHDOG=1")
 	awaitLine(t, sent, "WATCHDOG=1")
 	stop()

@@ -322,3 +322,11 @@ func Repeat(ctx context.Context, ticks <-chan time.Time, say func()) {
 		}
 	}
 }
+
+// Count returns a number with its noun, which gets an s unless the number is 1.
+func Count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}

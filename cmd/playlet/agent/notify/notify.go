@@ -158,7 +158,7 @@ func statusLine(now *pods.Snapshot) string {
 			phases[p.Status.Phase]++
 		}
 	}
-	parts := []string{fmt.Sprintf("%d pods", len(now.Pods))}
+	parts := []string{cli.Count(len(now.Pods), "pod")}
 	for _, phase := range []v1.PodPhase{v1.PodRunning, v1.PodPending, v1.PodSucceeded, v1.PodFailed} {
 		if n := phases[phase]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, strings.ToLower(string(phase))))
@@ -169,7 +169,7 @@ func statusLine(now *pods.Snapshot) string {
 		line += "; the container runtime is not ready"
 	}
 	if n := len(now.Unheard); n > 0 {
-		line += fmt.Sprintf("; %d sources not heard yet", n)
+		line += "; " + cli.Count(n, "source") + " not heard yet"
 	}
 	faults, warnings := 0, 0
 	for _, p := range now.Problems {

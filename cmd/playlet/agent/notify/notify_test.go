@@ -98,7 +98,7 @@ func TestStatusLine(t *testing.T) {
 			pod(v1.PodRunning), {}}}, "4 pods, 2 running, 1 pending"},
 		{
 			pods.Snapshot{Version: 1, Unheard: []messages.Address{messages.File}, Problems: make([]messages.ManifestProblem, 2)},
-			"0 pods; the container runtime is not ready; 1 sources not heard yet; 2 problems with manifests",
+			"0 pods; the container runtime is not ready; 1 source not heard yet; 2 problems with manifests",
 		},
 	} {
 		if got := statusLine(&c.now); got != c.want {

@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/actors"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
@@ -69,8 +70,8 @@ func (c *chaosRun) baseline(ctx context.Context) error {
 		c.report.Containers += len(containers)
 	}
 	if want := c.experiment.Spec.Steady.Pods; len(c.before) < want {
-		return fmt.Errorf("the node is not steady, and nothing was done: %d pods are ready, and the experiment needs %d",
-			len(c.before), want)
+		return fmt.Errorf("the node is not steady, and nothing was done: the experiment needs %s to be ready, and has %d",
+			cli.Count(want, "pod"), len(c.before))
 	}
 	err = errors.Join(c.look(ctx, true), c.command(ctx))
 	if n := len(c.report.Violations); n > 0 {

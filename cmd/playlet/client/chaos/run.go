@@ -147,7 +147,7 @@ func (c *chaosRun) runAll(ctx context.Context) (began bool, err error) {
 			c.report.Steps = append(c.report.Steps, *step)
 		}
 	}
-	fmt.Fprintf(c.Out, "%d actors can be affected\n", len(atRisk))
+	fmt.Fprintf(c.Out, "%s can be affected\n", cli.Count(len(atRisk), "actor"))
 	if limit := e.Spec.MaxTargets; limit > 0 && len(atRisk) > limit {
 		return false, fmt.Errorf("%d actors can be affected, more than maxTargets (%d): nothing was done", len(atRisk), limit)
 	}
@@ -155,7 +155,8 @@ func (c *chaosRun) runAll(ctx context.Context) (began bool, err error) {
 		c.report.Passed = err == nil
 		return c.dryRun, err
 	}
-	fmt.Fprintf(c.Out, "the node is steady: %d pods are ready, with %d containers\n", c.report.Pods, c.report.Containers)
+	fmt.Fprintf(c.Out, "the node is steady, with %s in %s\n", cli.Count(c.report.Containers, "ready container"),
+		cli.Count(c.report.Pods, "pod"))
 	err = c.steps(ctx)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	_, stopErr := c.Client.StopChaos(ending, 0)
