@@ -116,6 +116,9 @@ type ContainerReported struct {
 // StopContainer, was created and never ran.
 type ContainerEnded struct{ Fact ContainerFact }
 
+// Exit implements ExitResult. A container that never ran did not fail.
+func (e ContainerEnded) Exit() Exit { return e.Fact.Exit() }
+
 // RestartContainers has containers of a pod ended, with their pre-stop hook and grace period, and started again without a
 // back-off; one that waits for the end of its back-off is started now. Each is named with the ID that it had when that was asked
 // for: one that has another by now was started since, so that the same changes nothing when it comes again.

@@ -17,7 +17,7 @@ import (
 // values are the exported structs that are carried by messages and are none themselves.
 var values = []string{
 	"Cause", "ContainerEnded", "ContainerFact", "ContainerResources", "ContainerUser", "CSIDriver", "Ending", "ImageKey", "ManifestProblem", "FailingProbe", "ObservedContainer", "PodFacts",
-	"ImageUser", "NodeImage", "PendingResize", "PodFailure", "Pressure", "ProbeResults", "Reason",
+	"Exit", "ImageUser", "NodeImage", "PendingResize", "PodFailure", "Pressure", "ProbeResults", "Reason",
 	"HeldFolder", "Sandbox", "SandboxFact", "Submission", "SubmittedObject", "SubmittedPod", "WatchedContainer",
 }
 

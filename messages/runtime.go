@@ -93,6 +93,14 @@ func (f *ContainerFact) Alive() bool {
 	return f.State == ContainerRunning || f.State == ContainerUnknown
 }
 
+// Exit returns the container's end, as the strategy of its actor judges it. A container that never ran did not fail.
+func (f *ContainerFact) Exit() Exit {
+	if f.State != ContainerExited {
+		return Exit{Run: f.Attempt}
+	}
+	return Exit{Code: f.ExitCode, At: f.FinishedAt, Run: f.Attempt}
+}
+
 // Removed returns the end of a container that was removed from the runtime from outside, as observed at a time.
 func (f ContainerFact) Removed(at time.Time) ContainerFact {
 	f.State, f.ExitCode, f.Reason = ContainerExited, 137, ReasonUnknown

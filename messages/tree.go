@@ -23,6 +23,19 @@ type ChildStarted struct {
 // If lost: with the parent, which has no children after its restart.
 type ChildStopped struct{ Name string }
 
+// ExitResult is the result of a child that ends itself.
+type ExitResult interface {
+	// Exit returns the part of the result that decides about a restart.
+	Exit() Exit
+}
+
+// Exit is an exit of a child, as its strategy judges it.
+type Exit struct {
+	Code int32     // 0: success
+	At   time.Time // of the end of its run
+	Run  uint32    // the number of the run that ended
+}
+
 // ExitVerdict is a supervisor's decision about a child that ended itself.
 type ExitVerdict string
 
@@ -40,7 +53,7 @@ const (
 // If lost: with the parent, which has no children after its restart.
 type ChildExited struct {
 	Name      string
-	Result    any
+	Result    ExitResult
 	Verdict   ExitVerdict
 	RestartAt time.Time // where it is restarted
 }

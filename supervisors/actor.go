@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/exits"
 )
 
 // Actor is the behaviour of one actor. Receive runs on the actor's own mailbox, one message at a time: it needs no
@@ -68,10 +69,12 @@ type Context interface {
 	SpawnKind(kind Kind, name string)
 	// SpawnWith is Spawn with a strategy for the case that the child ends itself; Spawn uses Temporary. For an existing
 	// child, the new strategy replaces the old one.
-	SpawnWith(name string, s ExitStrategy)
+	SpawnWith(name string, s exits.Strategy)
+	// SetStrategy replaces the strategy of a child. It does nothing if there is no such child.
+	SetStrategy(name string, s exits.Strategy)
 	// Exit ends this actor, once the message being handled is done with, with a result: a value that its parent's strategy
 	// judges and its parent gets in ChildExited. It is no failure and counts towards no intensity.
-	Exit(result any)
+	Exit(result messages.ExitResult)
 	// Stop ends a child for good; ChildStopped follows when its name is free.
 	Stop(name string)
 	// Restart ends a child and starts it again under the same name, after its end and the delay. The same mechanism restarts

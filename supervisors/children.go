@@ -8,6 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/exits"
 )
 
 type exitAction int
@@ -22,7 +23,7 @@ const (
 type child struct {
 	*life   // which the supervisor alone writes, and so may read as it is
 	row     *Row
-	exits   ExitStrategy
+	exits   exits.Strategy
 	pid     *actor.PID
 	onExit  exitAction // the action at its end
 	after   time.Duration
@@ -37,19 +38,19 @@ type respawn struct {
 	number uint64
 }
 
-func (c *cell) Spawn(name string) { c.SpawnWith(name, ExitStrategy{Restart: Temporary}) }
+func (c *cell) Spawn(name string) { c.SpawnWith(name, exits.Strategy{Restart: exits.Temporary}) }
 
 func (c *cell) SpawnKind(kind Kind, name string) {
 	for i := range c.row.Children {
 		if row := &c.row.Children[i]; row.Dynamic && row.Kind == kind {
-			c.spawnRow(row, name, ExitStrategy{Restart: Temporary})
+			c.spawnRow(row, name, exits.Strategy{Restart: exits.Temporary})
 			return
 		}
 	}
 	panic(fmt.Sprintf("%s has no row in the tree for dynamic children of kind %q", c.self, kind))
 }
 
-func (c *cell) SpawnWith(name string, s ExitStrategy) {
+func (c *cell) SpawnWith(name string, s exits.Strategy) {
 	row := c.row.child(name)
 	if row == nil {
 		panic(fmt.Sprintf("%s has no row in the tree for a child named %q", c.self, name))
@@ -57,7 +58,13 @@ func (c *cell) SpawnWith(name string, s ExitStrategy) {
 	c.spawnRow(row, name, s)
 }
 
-func (c *cell) spawnRow(row *Row, name string, s ExitStrategy) {
+func (c *cell) SetStrategy(name string, s exits.Strategy) {
+	if ch := c.children[name]; ch != nil {
+		ch.exits = s
+	}
+}
+
+func (c *cell) spawnRow(row *Row, name string, s exits.Strategy) {
 	if ch, ok := c.children[name]; ok {
 		ch.exits = s
 		if ch.v.State == Ending && ch.onExit == forgetChild {

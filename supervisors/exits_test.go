@@ -2,45 +2,31 @@ package supervisors
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
+	"github.com/playlet-dev/playlet/supervisors/exits"
 )
 
-func TestJudgeExits(t *testing.T) {
-	bad := func(r any) bool { return r != 0 }
-	wait := func(_ time.Time, r any) time.Duration { return time.Duration(r.(int)-1) * time.Second }
-	for _, c := range []struct {
-		s      ExitStrategy
-		result int
-		want   messages.ExitVerdict
-		after  time.Duration
-	}{
-		{ExitStrategy{}, 1, messages.ExitStops, 0},
-		{ExitStrategy{Restart: Temporary, Failed: bad, Delay: wait}, 3, messages.ExitStops, 0},
-		{ExitStrategy{Restart: Temporary, Escalate: bad}, 3, messages.ExitEscalates, 0},
-		{ExitStrategy{Restart: Temporary, Escalate: bad}, 0, messages.ExitStops, 0},
-		{ExitStrategy{Restart: Transient, Failed: bad, Delay: wait, Escalate: bad}, 3, messages.ExitRestarts, 2 * time.Second},
-		{ExitStrategy{Restart: Transient, Failed: bad, Delay: wait}, 0, messages.ExitStops, 0},
-		{ExitStrategy{Restart: Transient}, 3, messages.ExitStops, 0},
-		{ExitStrategy{Restart: Permanent, Failed: bad, Delay: wait}, 0, messages.ExitRestarts, 0},
-		{ExitStrategy{Restart: Permanent}, 3, messages.ExitRestarts, 0},
-	} {
-		if got, after := c.s.Judge(time.Unix(0, 0), c.result); got != c.want || after != c.after {
-			t.Errorf("%+v, result %d: %s after %s", c.s, c.result, got, after)
-		}
-	}
-}
+// result is the exit code of a test actor, which ends now.
+type result int
+
+func (r result) Exit() messages.Exit { return messages.Exit{Code: int32(r), At: time.Now()} }
 
 // leave has an actor end itself.
 type leave struct {
-	result int
+	result result
 	falls  bool // it panics as well
 }
 
 // raise has the keeper spawn a child with a strategy.
-type raise struct{ s ExitStrategy }
+type raise struct{ s exits.Strategy }
+
+// change has the keeper replace the strategy of the child.
+type change struct{ s exits.Strategy }
 
 func exiting(ctx Context, msg any) bool {
 	switch m := msg.(type) {
@@ -54,11 +40,14 @@ func exiting(ctx Context, msg any) bool {
 	case raise:
 		ctx.SpawnWith("c", m.s)
 		return true
+	case change:
+		ctx.SetStrategy("c", m.s)
+		return true
 	}
 	return false
 }
 
-func exited(result int, verdict messages.ExitVerdict) func(any) bool {
+func exited(result result, verdict messages.ExitVerdict) func(any) bool {
 	return func(v any) bool {
 		n, ok := v.(named)
 		e, isExit := n.msg.(messages.ChildExited)
@@ -72,11 +61,11 @@ func TestExitsCountTowardsNoIntensity(t *testing.T) {
 	in := newInbox()
 	s := startFamily(t, family(Quarantine, 0), in, nil, exiting)
 	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
-	s.Tell("keeper", raise{ExitStrategy{Restart: Permanent}})
+	s.Tell("keeper", raise{exits.Strategy{Restart: exits.Permanent}})
 	for i := 1; i <= 10; i++ {
 		in.await(t, i, "starts of c", is[messages.Started]("keeper/c"))
-		s.Tell("keeper/c", leave{result: i})
-		in.await(t, 1, fmt.Sprintf("exits with %d", i), exited(i, messages.ExitRestarts))
+		s.Tell("keeper/c", leave{result: result(i)})
+		in.await(t, 1, fmt.Sprintf("exits with %d", i), exited(result(i), messages.ExitRestarts))
 	}
 	in.await(t, 10, "words to the keeper that c started again", func(v any) bool {
 		n, ok := v.(named)
@@ -97,7 +86,9 @@ func TestARestartAfterAnExitWaits(t *testing.T) {
 	s := startFamily(t, family(Quarantine, 0), in, nil, exiting)
 	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
 	const wait = 50 * time.Millisecond
-	s.Tell("keeper", raise{ExitStrategy{Restart: Permanent, Delay: func(time.Time, any) time.Duration { return wait }}})
+	s.Tell("keeper", raise{exits.Strategy{Restart: exits.Permanent, Backoff: backoff.Restarts{
+		Policy: backoff.Policy{First: wait, Max: time.Hour}, Step: 1, Last: time.Now(),
+	}}})
 	in.await(t, 1, "starts of c", is[messages.Started]("keeper/c"))
 	began := time.Now()
 	s.Tell("keeper/c", leave{result: 1})
@@ -114,12 +105,11 @@ func TestAnExitWithoutRestartLeavesTheNameFree(t *testing.T) {
 	for _, sibling := range []messages.Address{"keeper/a", "keeper/b"} { // they are counted below
 		in.await(t, 1, "starts", is[messages.Started](sibling))
 	}
-	bad := func(r any) bool { return r != 0 }
 	for i, verdict := range []messages.ExitVerdict{messages.ExitStops, messages.ExitEscalates} {
-		s.Tell("keeper", raise{ExitStrategy{Restart: Temporary, Escalate: bad}})
+		s.Tell("keeper", raise{exits.Strategy{Restart: exits.Temporary, Escalate: true}})
 		in.await(t, i+1, "starts of c", is[messages.Started]("keeper/c"))
-		s.Tell("keeper/c", leave{result: i})
-		in.await(t, 1, "exits", exited(i, verdict))
+		s.Tell("keeper/c", leave{result: result(i)})
+		in.await(t, 1, "exits", exited(result(i), verdict))
 	}
 	if got := ask(t, s, "keeper"); got != "pong from keeper" { // the parent gets the verdict and does not panic
 		t.Errorf("the keeper answered %v", got)
@@ -134,7 +124,7 @@ func TestAPanicGoesBeforeAnExit(t *testing.T) {
 	in := newInbox()
 	s := startFamily(t, family(Escalate, 5), in, nil, exiting)
 	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
-	s.Tell("keeper", raise{ExitStrategy{Restart: Temporary}})
+	s.Tell("keeper", raise{exits.Strategy{Restart: exits.Temporary}})
 	in.await(t, 1, "starts of c", is[messages.Started]("keeper/c"))
 	s.Tell("keeper/c", leave{result: 1, falls: true})
 	in.await(t, 2, "starts of c", is[messages.Started]("keeper/c"))
@@ -145,16 +135,25 @@ func TestAPanicGoesBeforeAnExit(t *testing.T) {
 	}
 }
 
-// A strategy that is given to a child that is there counts from then on.
-func TestAStrategyIsReplaced(t *testing.T) {
-	in := newInbox()
-	s := startFamily(t, family(Escalate, 5), in, nil, exiting)
-	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
-	s.Tell("keeper", raise{ExitStrategy{Restart: Temporary}})
-	in.await(t, 1, "starts of c", is[messages.Started]("keeper/c"))
-	s.Tell("keeper", raise{ExitStrategy{Restart: Permanent}})
-	ask(t, s, "keeper")
-	s.Tell("keeper/c", leave{result: 1})
-	in.await(t, 1, "exits", exited(1, messages.ExitRestarts))
-	in.await(t, 2, "starts of c", is[messages.Started]("keeper/c"))
+// A new strategy for an existing child replaces the one before, and spawns no child.
+func TestExitStrategy_IsReplaced(t *testing.T) {
+	for _, replace := range []func(exits.Strategy) any{
+		func(s exits.Strategy) any { return raise{s} }, func(s exits.Strategy) any { return change{s} },
+	} {
+		in := newInbox()
+		s := startFamily(t, family(Escalate, 5), in, nil, exiting)
+		in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
+		s.Tell("keeper", change{exits.Strategy{Restart: exits.Permanent}})
+		ask(t, s, "keeper")
+		if got := s.Actors(); slices.Contains(got, "keeper/c") {
+			t.Errorf("the strategy of an absent child spawned it: %v", got)
+		}
+		s.Tell("keeper", raise{exits.Strategy{Restart: exits.Temporary}})
+		in.await(t, 1, "starts of c", is[messages.Started]("keeper/c"))
+		s.Tell("keeper", replace(exits.Strategy{Restart: exits.Permanent}))
+		ask(t, s, "keeper")
+		s.Tell("keeper/c", leave{result: 1})
+		in.await(t, 1, "exits", exited(1, messages.ExitRestarts))
+		in.await(t, 2, "starts of c", is[messages.Started]("keeper/c"))
+	}
 }

@@ -49,52 +49,14 @@ func (r *record) release(now time.Time) {
 
 func randomJitter() float64 { return rand.Float64() } //nolint:gosec // spreads restarts; nothing to guess
 
-// RestartType selects the exits after which a child is restarted, in the actor model's terms.
-type RestartType string
-
-// The restart types.
-const (
-	Permanent RestartType = "permanent" // restarted after every exit
-	Transient RestartType = "transient" // restarted after an exit that failed
-	Temporary RestartType = "temporary" // never restarted
-)
-
-// ExitStrategy decides about a child that ends itself; its row of the tree decides about panics. The functions are pure and
-// may be called at any message of the parent, on the parent's mailbox.
-type ExitStrategy struct {
-	Restart RestartType
-	// Failed reports whether a transient child restarts after an exit with this result; nil means never.
-	Failed func(result any) bool
-	// Delay is the back-off before a restart; nil: at once.
-	Delay func(now time.Time, result any) time.Duration
-	// Escalate reports whether an exit without restart is also the parent's failure; nil means never. The parent acts on the
-	// verdict in ChildExited; it does not panic.
-	Escalate func(result any) bool
-}
-
-// Judge returns the verdict on an exit, and the delay of a restart. It is pure.
-func (s ExitStrategy) Judge(now time.Time, result any) (messages.ExitVerdict, time.Duration) {
-	switch {
-	case s.Restart == Permanent, s.Restart == Transient && s.Failed != nil && s.Failed(result):
-		if s.Delay == nil {
-			return messages.ExitRestarts, 0
-		}
-		return messages.ExitRestarts, max(s.Delay(now, result), 0)
-	case s.Escalate != nil && s.Escalate(result):
-		return messages.ExitEscalates, 0
-	default:
-		return messages.ExitStops, 0
-	}
-}
-
 // exit is how an actor ended itself.
 type exit struct {
-	result any
+	result messages.ExitResult
 	env    *envelope // that it handled then
 }
 
 // Exit implements Context. The first result counts.
-func (c *cell) Exit(result any) {
+func (c *cell) Exit(result messages.ExitResult) {
 	if c.exit == nil {
 		c.exit = &exit{result: result, env: c.env}
 	}
@@ -106,7 +68,7 @@ func (c *cell) childExited(name string, ch *child) {
 	c.env = &envelope{id: e.env.id, flow: e.env.flow} // the parent's part of the story
 	defer func() { c.env = nil }()
 	now := c.Now()
-	verdict, after := ch.exits.Judge(now, e.result)
+	verdict, after := ch.exits.Judge(now, e.result.Exit())
 	exited := messages.ChildExited{Name: name, Result: e.result, Verdict: verdict}
 	if verdict == messages.ExitRestarts {
 		exited.RestartAt = now.Add(after)

@@ -23,7 +23,7 @@ const (
 // QuarantinePeriod is how long an actor in quarantine is left alone before it is tried again.
 const QuarantinePeriod = 5 * time.Minute
 
-// Strategy limits the panics of a child of this row. The ExitStrategy of a child decides about its exits; both use the same
+// Strategy limits the panics of a child of this row. The exits.Strategy of a child decides about its exits; both use the same
 // restart mechanism.
 type Strategy struct {
 	Panics int           // this many panics

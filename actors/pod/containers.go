@@ -80,8 +80,8 @@ func (m *Machine) spawn(c *known.Container) bool {
 
 // supervise sends the supervisor the strategy for the exits of a container's actor, which is started if necessary.
 func (m *Machine) supervise(c *known.Container) {
-	c.Actor = true
-	m.emit(SpawnContainer{Name: c.Name, Strategy: m.strategy(c)})
+	c.Actor, c.Exits = true, m.strategy(c)
+	m.emit(SpawnContainer{Name: c.Name, Strategy: c.Exits})
 }
 
 func (m *Machine) stopContainer(c *known.Container, grace time.Duration, why messages.Cause) {

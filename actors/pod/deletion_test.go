@@ -328,9 +328,7 @@ func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
 		ending := messages.PodWanted{Pod: deletedCloudPod(v1.RestartPolicyAlways, 0, 1), Generation: 2,
 			Ending: &messages.Ending{Since: w.now}}
 		a.hears(ending, a.ended(ended(w, 3)), work.SandboxStopped{ID: w.sandboxes[0].ID})
-		watched := sentOf[messages.WatchProbes](a.take())
-		a.hears(messages.ProbesObserved{UID: "u1", Generation: watched[len(watched)-1].Generation},
-			messages.VolumesUnmounted{UID: "u1", Removed: true})
+		a.hears(messages.VolumesUnmounted{UID: "u1", Removed: true})
 		if reports := sentOf[messages.PodEnded](a.take()); len(reports) > 0 {
 			t.Fatalf("reported before the cgroup is removed: %+v", reports)
 		}
@@ -388,8 +386,6 @@ func TestCleaning_LateContainer(t *testing.T) {
 	late.ID, late.Attempt, late.State, late.CreatedAt = "late", end.Attempt+1, messages.ContainerRunning, a.now
 	a.now = a.now.Add(time.Second)
 	a.observes(a.sandboxFacts(), late, end)
-	watched := sentOf[messages.WatchProbes](a.take())
-	a.hears(messages.ProbesObserved{UID: "u1", Generation: watched[len(watched)-1].Generation})
 	fx := a.take()
 	if reports := sentOf[messages.PodEnded](fx); len(reports) != 1 || reports[0].Released || reports[0].Gone ||
 		len(effects[work.RemovePod](fx)) != 0 {

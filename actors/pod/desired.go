@@ -54,9 +54,6 @@ func (m *Machine) respec(c *known.Container) {
 	c.Image.Forget()
 	c.Retry = restarts.Retry{}
 	m.answered("image", c.Name)
-	if c.Actor {
-		m.supervise(c) // its policy may have changed, too
-	}
 	f := c.Exited()
 	if c.Spec == nil || f == nil || c.Stage() != messages.StageIdle || !m.live() || c.Over(m.Pod) || !m.Outdated(c, f) {
 		return

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/messages"
-	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/exits"
 )
 
 // Effect is an action for the actor: one of the types here, or a piece of work (package work). The machine decides; the actor
@@ -32,7 +32,13 @@ type ResizeTried struct {
 // SpawnContainer starts the actor of a container if necessary, and sets the strategy for its exits.
 type SpawnContainer struct {
 	Name     string
-	Strategy supervisors.ExitStrategy
+	Strategy exits.Strategy
+}
+
+// SetStrategy replaces the strategy for the exits of the actor of a container, if there is one.
+type SetStrategy struct {
+	Name     string
+	Strategy exits.Strategy
 }
 
 // RestartContainer restarts the actor of a container at once.

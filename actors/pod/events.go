@@ -11,7 +11,6 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/actors/pod/known"
-	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -109,7 +108,7 @@ func (m *Machine) recordBackOff(c *known.Container) {
 // recordEnd records that a container has failed for good. Kubernetes has no Event for that, and users look for the cause of a
 // failure among the Events.
 func (m *Machine) recordEnd(c *known.Container, f messages.ContainerFact) {
-	if !m.live() || m.Pod == nil || c.Spec == nil || f.ExitCode == 0 || c.Answer(m.Pod, f) == restarts.Again {
+	if !m.live() || m.Pod == nil || c.Spec == nil || f.ExitCode == 0 || c.Verdict(m.Pod, &f) == messages.ExitRestarts {
 		return
 	}
 	how := explain.Ended(m.Pod, c.Name, finalstatus.Terminated(&f, "").Terminated)

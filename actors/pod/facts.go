@@ -7,6 +7,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 func (m *Machine) takeFacts(f messages.PodFacts) {
@@ -16,6 +17,9 @@ func (m *Machine) takeFacts(f messages.PodFacts) {
 	first := !m.read
 	m.answered("read", "")
 	m.read, m.readAt = true, f.ReadAt
+	if first && len(f.Sandboxes)+len(f.Containers) > 0 {
+		m.probing.used = true // by an earlier life of this actor, perhaps
+	}
 	if !m.ends.IsZero() {
 		// The grace period is paused while the runtime is away. Part of that time may precede it.
 		m.ends = m.ends.Add(max(f.Away-m.away, 0))
@@ -50,7 +54,7 @@ func (m *Machine) takeFact(at time.Time, f messages.ContainerFact, first bool) {
 		c.Retry = restarts.Retry{} // its start had not failed: the outcome was lost
 	}
 	if first && c.Is(f.ID) && f.Attempt > 0 {
-		c.Backoff = restarts.Place{Step: m.Set.BackOffStep(f), Last: known.Anchor(f.CreatedAt, at)}
+		c.Backoff = backoff.Restarts{Policy: m.Set.BackOff, Step: m.Set.BackOffStep(f), Last: known.Anchor(f.CreatedAt, at)}
 	}
 }
 

@@ -118,6 +118,7 @@ func (m *Machine) Step(now time.Time, msg any) []Effect {
 		}
 		m.enter(next)
 	}
+	m.updateStrategies()
 	m.watch()
 	m.publish()
 	m.wake()

@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/playlet-dev/playlet/actors/pod/known"
-	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 func limited(memory string) v1.ResourceRequirements {
@@ -43,7 +43,7 @@ func carrying(t *testing.T, spec *v1.Container, r v1.ResourceRequirements) messa
 func TestAnEditOfResourcesReplacesTheContainer(t *testing.T) {
 	spec := &v1.Container{Name: "c0", Image: "image", Resources: limited("1024Mi")}
 	of := func(pod *v1.Pod) *Machine {
-		return &Machine{State: known.State{Pod: pod, Set: settings.Default(&Host{}, restarts.BackOff{}, nil)}}
+		return &Machine{State: known.State{Pod: pod, Set: settings.Default(&Host{}, backoff.Policy{}, nil)}}
 	}
 	machine, c := of(testPod(v1.RestartPolicyAlways, 0, 1)), &known.Container{Name: "c0", Role: known.Role{Spec: spec}}
 	for text, want := range map[string]bool{"1024Mi": false, "1Gi": false, "2Gi": true} {
@@ -78,7 +78,7 @@ func TestTheStatusTellsTheResourcesInForce(t *testing.T) {
 	w.step(nil)
 	w.settle()
 	m := w.machine
-	m.Set.Resources = settings.Default(&Host{}, restarts.BackOff{}, nil).Resources
+	m.Set.Resources = settings.Default(&Host{}, backoff.Policy{}, nil).Resources
 	for made, want := range map[string]string{"1Gi": "1Gi", "": "2Gi"} {
 		f := m.Container("c0").Newest()
 		f.Annotations = nil

@@ -104,6 +104,8 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 		metrics.Resized(e.Success, e.Took)
 	case SpawnContainer:
 		ctx.SpawnWith(e.Name, e.Strategy)
+	case SetStrategy:
+		ctx.SetStrategy(e.Name, e.Strategy)
 	case RestartContainer:
 		ctx.Restart(e.Name, 0)
 	case DropContainer:

@@ -13,6 +13,7 @@ import (
 // probeState is the state of the pod's probes. The prober runs them; the pod acts on the results.
 type probeState struct {
 	generation      uint64
+	used            bool                  // the prober may have a list of this pod
 	sent            *messages.WatchProbes // the last message; nil when the prober has none
 	ackedGeneration uint64                // sequence of the latest answer,
 	ackedAt         time.Time             // and its time
@@ -73,14 +74,14 @@ func (m *Machine) watch() {
 		return
 	}
 	w := m.probes()
-	if m.probing.sent == nil && len(w.Containers) == 0 && m.phase != Cleaning {
+	if m.probing.sent == nil && len(w.Containers) == 0 && (m.phase != Cleaning || !m.probing.used) {
 		return
 	}
 	if m.probing.sent == nil || !sameProbes(m.probing.sent, &w) {
 		m.answered("probes", "")
 		// Larger than any generation of an earlier life, so that an answer to that life does not count.
 		m.probing.generation = max(m.probing.generation+1, uint64(max(m.now.UnixNano(), 0)))
-		m.probing.sent = &w
+		m.probing.sent, m.probing.used = &w, true
 	}
 	if m.probing.ackedGeneration == m.probing.generation || !m.due("probes", "", m.Set.AnswerTimeout) {
 		return
@@ -148,7 +149,8 @@ func (m *Machine) hookStateUnknown() bool {
 	})
 }
 
-// probesReleased reports whether the prober has released the pod, so that its folder can be removed.
+// probesReleased reports whether the prober has released the pod, so that its folder can be removed, or never had it.
 func (m *Machine) probesReleased() bool {
-	return m.probing.sent != nil && len(m.probing.sent.Containers) == 0 && m.probing.ackedGeneration == m.probing.generation
+	p := &m.probing
+	return !p.used || p.sent != nil && len(p.sent.Containers) == 0 && p.ackedGeneration == p.generation
 }

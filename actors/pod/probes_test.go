@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/pod/starts"
+	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -303,5 +304,61 @@ func TestNoSidecarIsStartedBeforeTheEnd(t *testing.T) {
 		if got, _ := m.starts().Blocker(sidecar); got != c.want {
 			t.Errorf("%s, %s: the sidecar lacks %q, not %q", c.policy, c.stage, got, c.want)
 		}
+	}
+}
+
+// A pod without probes is over without an answer of the prober. A restarted actor cannot know whether there were probes before an
+// edit of the spec.
+func TestProber_ReleasesOnlyPodsThatItMayHave(t *testing.T) {
+	probed := testPod(v1.RestartPolicyAlways, 0, 1)
+	probed.Spec.Containers[0].LivenessProbe = &v1.Probe{}
+	for _, c := range []struct {
+		name    string
+		pod     *v1.Pod
+		restart bool
+		asked   bool
+	}{
+		{"without probes", testPod(v1.RestartPolicyAlways, 0, 1), false, false},
+		{"without probes, after a restart", testPod(v1.RestartPolicyAlways, 0, 1), true, true},
+		{"with probes", probed, false, true},
+	} {
+		w := newWorld(c.pod)
+		w.step(nil)
+		w.settle()
+		if c.restart {
+			w.restart()
+			w.settle()
+		}
+		if c.restart {
+			w.watched = nil
+		}
+		w.ending = &messages.Ending{Reason: "test"}
+		w.send(w.desired())
+		w.settle()
+		check(t, w)
+		if w.ended == nil || !w.ended.Gone || (w.watched != nil) != c.asked {
+			t.Errorf("pod %s: the prober was asked: %v, want %v; ended: %+v", c.name, w.watched != nil, c.asked, w.ended)
+		}
+	}
+}
+
+// The folder of a pod that the prober has is kept until the prober has released it.
+func TestProber_ReleasesBeforeVolumesAreUnmounted(t *testing.T) {
+	pod := testPod(v1.RestartPolicyAlways, 0, 1)
+	pod.Spec.Containers[0].LivenessProbe = &v1.Probe{}
+	a := newReady(pod)
+	c0 := madeIn(a, "c0", messages.ContainerRunning)
+	a.hears(pulled("c0", "image"), started(c0),
+		messages.PodWanted{Pod: pod, Generation: 2, Ending: &messages.Ending{Since: a.now}})
+	c0.State, c0.FinishedAt = messages.ContainerExited, a.now
+	a.hears(a.ended(c0), work.SandboxStopped{ID: "s1"})
+	fx := a.take()
+	watched := sentOf[messages.WatchProbes](fx)
+	if len(sentOf[messages.UnmountVolumes](fx)) > 0 || len(watched) == 0 {
+		t.Fatalf("volumes are unmounted before the answer to %+v", watched)
+	}
+	a.hears(messages.ProbesObserved{UID: "u1", Generation: watched[len(watched)-1].Generation})
+	if len(sentOf[messages.UnmountVolumes](a.take())) != 1 {
+		t.Error("volumes are not unmounted after the answer")
 	}
 }

@@ -137,7 +137,7 @@ func TestAResizeThatRestarts(t *testing.T) {
 	if f.Name != "c0" || f.Attempt != 1 || !slices.Equal(w.stops, []string{"c0"}) || len(w.resizes) > 0 {
 		t.Errorf("the newest is %+v, stopped %v, changed %v", f, w.stops, w.resizes)
 	}
-	if !slices.Equal(w.limits(), []int64{8, 4}) || f.CreatedAt.Sub(at) > w.set.BackOff.Base/2 {
+	if !slices.Equal(w.limits(), []int64{8, 4}) || f.CreatedAt.Sub(at) > w.set.BackOff.First/2 {
 		t.Errorf("they have %v, the new one was made after %s", w.limits(), f.CreatedAt.Sub(at))
 	}
 	w.restart() // an actor that restarts uses the resources that the container carries

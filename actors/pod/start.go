@@ -4,9 +4,9 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/pod/known"
-	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/starts"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 // starts returns the rules that decide whether a container may start.
@@ -57,9 +57,9 @@ func (m *Machine) run(c *known.Container) {
 	} else {
 		switch f := c.Exited(); {
 		case c.Replace || c.Earlier: // as with the kubelet, which removes all containers before it restarts them
-			c.Backoff, c.Replace = restarts.Place{}, false
+			c.Backoff, c.Replace = backoff.Restarts{Policy: m.Set.BackOff}, false
 		case next != c.Attempt && f != nil:
-			c.Backoff = m.Set.BackOff.Next(c.Backoff, f.EndedAt, m.now)
+			c.Backoff = c.Backoff.Next(f.EndedAt, m.now)
 		}
 	}
 	c.Enter(messages.StageStarting)

@@ -7,9 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
-	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/exits"
 )
 
 // The strategy of a container's actor follows from the restart policies, the rules (KEP-5307) and the role.
@@ -26,25 +25,25 @@ func TestStrategyOfAContainer(t *testing.T) {
 		init bool
 		own  *v1.ContainerRestartPolicy
 		rule []v1.ContainerRestartRule
-		want supervisors.RestartType
+		want exits.RestartType
 		// the verdicts on the exit codes 0, 1 and 42
 		says [3]messages.ExitVerdict
 	}{
-		{"regular, Always", v1.RestartPolicyAlways, false, nil, nil, supervisors.Permanent,
+		{"regular, Always", v1.RestartPolicyAlways, false, nil, nil, exits.Permanent,
 			[3]messages.ExitVerdict{restarts, restarts, restarts}},
-		{"regular, OnFailure", v1.RestartPolicyOnFailure, false, nil, nil, supervisors.Transient,
+		{"regular, OnFailure", v1.RestartPolicyOnFailure, false, nil, nil, exits.Transient,
 			[3]messages.ExitVerdict{stops, restarts, restarts}},
-		{"regular, Never", v1.RestartPolicyNever, false, nil, nil, supervisors.Temporary,
+		{"regular, Never", v1.RestartPolicyNever, false, nil, nil, exits.Temporary,
 			[3]messages.ExitVerdict{stops, stops, stops}},
-		{"regular, its own rules", v1.RestartPolicyAlways, false, &never, rules, supervisors.Transient,
+		{"regular, its own rules", v1.RestartPolicyAlways, false, &never, rules, exits.Temporary,
 			[3]messages.ExitVerdict{stops, stops, restarts}},
-		{"init, Always", v1.RestartPolicyAlways, true, nil, nil, supervisors.Transient,
+		{"init, Always", v1.RestartPolicyAlways, true, nil, nil, exits.Transient,
 			[3]messages.ExitVerdict{stops, restarts, restarts}},
-		{"init, Never", v1.RestartPolicyNever, true, nil, nil, supervisors.Temporary,
+		{"init, Never", v1.RestartPolicyNever, true, nil, nil, exits.Temporary,
 			[3]messages.ExitVerdict{stops, escalates, escalates}},
-		{"init, its own rules", v1.RestartPolicyAlways, true, &never, rules, supervisors.Transient,
+		{"init, its own rules", v1.RestartPolicyAlways, true, &never, rules, exits.Temporary,
 			[3]messages.ExitVerdict{stops, escalates, restarts}},
-		{"sidecar", v1.RestartPolicyNever, true, &always, nil, supervisors.Permanent,
+		{"sidecar", v1.RestartPolicyNever, true, &always, nil, exits.Permanent,
 			[3]messages.ExitVerdict{restarts, restarts, restarts}},
 	} {
 		pod, name := testPod(c.pod, 0, 1), "c0"
@@ -62,7 +61,7 @@ func TestStrategyOfAContainer(t *testing.T) {
 		for i, code := range []int32{0, 1, 42} {
 			end := messages.ContainerEnded{Fact: messages.ContainerFact{ID: "one", Name: name, State: messages.ContainerExited,
 				ExitCode: code}}
-			if got, _ := s.Judge(time.Unix(0, 0), end); got != c.says[i] {
+			if got, _ := s.Judge(time.Unix(0, 0), end.Exit()); got != c.says[i] {
 				t.Errorf("%s: exit code %d is answered with %s", c.name, code, got)
 			}
 		}
@@ -106,12 +105,12 @@ func TestAnEndReportedAgainHoldsNothingBack(t *testing.T) {
 	w := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	c, now := w.machine.Container("c0"), w.now
 	c.Enter(messages.StageStarting)
-	c.Attempt, c.Backoff = 2, restarts.Place{Step: 3, Last: now}
+	c.Attempt, c.Backoff.Step, c.Backoff.Last = 2, 3, now
 	for attempt, want := range map[uint32]bool{1: false, 2: true} {
 		end := messages.ContainerEnded{Fact: messages.ContainerFact{
 			ID: "x", Name: "c0", Attempt: attempt, State: messages.ContainerExited, FinishedAt: now, ExitCode: 1,
 		}}
-		if verdict, wait := w.machine.strategy(c).Judge(now, end); verdict != messages.ExitRestarts || (wait > 0) != want {
+		if verdict, wait := w.machine.strategy(c).Judge(now, end.Exit()); verdict != messages.ExitRestarts || (wait > 0) != want {
 			t.Errorf("the end of attempt %d: %s in %s", attempt, verdict, wait)
 		}
 	}

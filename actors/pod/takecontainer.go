@@ -178,7 +178,7 @@ func (m *Machine) refusesRestart(name string) string {
 		return fmt.Sprintf("container %s is ephemeral: such a one is started once", name)
 	case c.Init && !c.Sidecar():
 		return fmt.Sprintf("init container %s runs to its end, before the others", name)
-	case c.Answer(m.Pod, messages.ContainerFact{}) != restarts.Again:
+	case c.Verdict(m.Pod, &messages.ContainerFact{}) != messages.ExitRestarts:
 		return fmt.Sprintf("container %s runs once: with restartPolicy %s, its end would be taken for its completion; remove "+
 			"the pod and run it again", name, translate.RestartPolicy(&m.Pod.Spec, c.Spec))
 	}

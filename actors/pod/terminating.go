@@ -14,11 +14,6 @@ import (
 func (m *Machine) planTerminating() Phase {
 	if m.ends.IsZero() {
 		m.ends = m.now.Add(m.Grace())
-		for _, c := range m.Containers {
-			if c.Actor {
-				m.supervise(c) // nothing is restarted any more
-			}
-		}
 	}
 	m.halt()
 	settled := m.settled()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/exits"
 )
 
 // received returns the line of a message that the machine received.
@@ -104,7 +105,9 @@ func effectLine(e Effect) string {
 	case Reply:
 		return fmt.Sprintf("reply %s", reflect.TypeOf(e.Msg).Name())
 	case SpawnContainer:
-		return "spawn container/" + e.Name
+		return "spawn container/" + e.Name + ": " + strategyLine(e.Strategy)
+	case SetStrategy:
+		return "strategy of container/" + e.Name + ": " + strategyLine(e.Strategy)
 	case RestartContainer:
 		return "restart container/" + e.Name
 	case DropContainer:
@@ -121,6 +124,20 @@ func effectLine(e Effect) string {
 		return fmt.Sprintf("count a resize, success %v", e.Success)
 	}
 	return "do " + reflect.TypeOf(e).Name()
+}
+
+func strategyLine(s exits.Strategy) string {
+	line := string(s.Restart)
+	if s.Escalate {
+		line += ", vital"
+	}
+	if len(s.Rules) > 0 {
+		line += ", with rules"
+	}
+	if wait := s.Backoff.Wait(); wait > 0 {
+		line += ", back-off " + wait.String()
+	}
+	return line
 }
 
 func sentLine(e Tell) string {

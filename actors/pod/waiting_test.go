@@ -39,10 +39,6 @@ func TestWhatAnEndingPodWaitsFor(t *testing.T) {
 	}
 	a.hears(work.SandboxStopped{ID: w.sandboxes[0].ID})
 	newest()
-	watched := sentOf[messages.WatchProbes](a.fx)
-	if len(watched) > 0 {
-		a.hears(messages.ProbesObserved{UID: "u1", Generation: watched[len(watched)-1].Generation})
-	}
 	a.hears(messages.VolumesUnmounted{UID: "u1", Removed: true, Published: true, Left: "it hangs"})
 	if r := newest(); r.Code != messages.ReasonUnmounting || !strings.HasSuffix(r.Message, "it hangs") {
 		t.Errorf("a driver has a volume: %+v", r)

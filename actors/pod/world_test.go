@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
-	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
-	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
+	"github.com/playlet-dev/playlet/supervisors/exits"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
@@ -48,7 +48,7 @@ type world struct {
 	seq        int
 	sandboxes  []messages.SandboxFact   // newest first
 	containers []messages.ContainerFact // newest first
-	actors     map[string]supervisors.ExitStrategy
+	actors     map[string]exits.Strategy
 	stops      []string // names, in the order of the requests
 	stopping   []messages.StopContainer
 	asked      map[string]string // the last order to each container: its "hook", or its "end"
@@ -89,14 +89,14 @@ type world struct {
 func newWorld(pod *v1.Pod) *world {
 	w := &world{
 		heeded: 143,
-		now:    time.Unix(1_000_000, 0), pod: pod, actors: map[string]supervisors.ExitStrategy{}, later: map[string]time.Time{},
+		now:    time.Unix(1_000_000, 0), pod: pod, actors: map[string]exits.Strategy{}, later: map[string]time.Time{},
 		exit: func(string, uint32) (int32, bool) { return 0, false }, ends: map[string]int{}, gave: map[messages.ImageKey]bool{},
 		unread: map[string]bool{}, excused: map[string]bool{}, asked: map[string]string{},
 		did: map[string]bool{}, removed: map[string]bool{},
 		set: settings.Settings{
 			Events:        true,
 			AnswerTimeout: 10 * time.Second, Work: 30 * time.Second,
-			BackOff: restarts.BackOff{Base: 10 * time.Second, Max: 300 * time.Second},
+			BackOff: backoff.Policy{First: 10 * time.Second, Max: 300 * time.Second},
 			HostIPs: func() []string { return []string{"10.0.0.1"} }, Unsettled: func() bool { return false },
 			RuntimeName:       func() string { return "sim" },
 			Changed:           func(spec *v1.Container, f messages.ContainerFact) bool { return spec.Image != f.Image },
@@ -218,6 +218,10 @@ func (w *world) effect(e Effect) {
 		if !there {
 			w.send(messages.ChildStarted{Name: e.Name})
 		}
+	case SetStrategy:
+		if _, there := w.actors[e.Name]; there {
+			w.actors[e.Name] = e.Strategy
+		}
 	case RestartContainer:
 		if _, there := w.actors[e.Name]; there {
 			w.later[e.Name] = w.now // a later order replaces an earlier one
@@ -247,7 +251,7 @@ func (w *world) exits(f messages.ContainerFact) any {
 		return nil
 	}
 	result := messages.ContainerEnded{Fact: f}
-	verdict, after := w.actors[f.Name].Judge(w.clock(), result)
+	verdict, after := w.actors[f.Name].Judge(w.clock(), result.Exit())
 	sent := messages.ChildExited{Name: f.Name, Result: result, Verdict: verdict}
 	if verdict == messages.ExitRestarts {
 		if !w.machine.live() {

@@ -11,11 +11,11 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
-	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 // resizeState is the world's state of the resources of containers.
@@ -33,7 +33,7 @@ type resizeState struct {
 
 // carry makes containers carry the resources of their creation, like real ones, and the runtime report those in effect.
 func (w *world) carry() {
-	w.carries, w.set.Resources = true, settings.Default(&Host{}, restarts.BackOff{}, nil).Resources
+	w.carries, w.set.Resources = true, settings.Default(&Host{}, backoff.Policy{}, nil).Resources
 	w.set.Actual = func(_ *v1.Pod, _ *v1.Container, reported messages.ContainerResources) v1.ResourceRequirements {
 		return limitedTo(reported.MemoryLimit)
 	}

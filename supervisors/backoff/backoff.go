@@ -23,3 +23,44 @@ func (p Policy) After(failures int, random float64) time.Duration {
 	}
 	return max(d-time.Duration(p.Jitter*float64(d)*(1-random)), 0)
 }
+
+// Restarts is the back-off between the ends of a child and its restarts, as a kubelet's between those of a container. The first
+// restart is immediate. The wait before a later one is the policy's, from the end of the child. It begins anew after a run of
+// twice the policy's maximum. The zero value has no wait. It is a value; its methods may be called by anyone.
+type Restarts struct {
+	Policy
+	Step int       // restarts since it began anew
+	Last time.Time // time of the last one
+}
+
+// Wait returns the wait after an end, without jitter.
+func (r Restarts) Wait() time.Duration {
+	if r.Step <= 0 {
+		return 0
+	}
+	return r.Policy.After(r.Step, 0)
+}
+
+// At returns the time of the restart of a child that ended at the given time: now or later, but at most the wait from now, even
+// if the end is of a clock that was set since.
+func (r Restarts) At(now, ended time.Time) time.Time {
+	if r.Step == 0 || r.expired(ended) {
+		return now
+	}
+	if at := now.Add(min(ended.Sub(now), 0) + r.Wait()); at.After(now) {
+		return at
+	}
+	return now
+}
+
+// Next returns the back-off after a restart now of a child that ended at the given time.
+func (r Restarts) Next(ended, now time.Time) Restarts {
+	if r.expired(ended) {
+		r.Step = 0
+	}
+	r.Step++
+	r.Last = now
+	return r
+}
+
+func (r Restarts) expired(ended time.Time) bool { return r.Step > 0 && ended.Sub(r.Last) > 2*r.Max }

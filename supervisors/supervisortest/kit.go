@@ -13,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/exits"
 )
 
 // Sent is one message that the actor sent.
@@ -39,8 +40,8 @@ type recording struct {
 	Stopped   []string
 	Restarted map[string]time.Duration
 	// Strategies holds the exit strategies of spawned children, and Exited the actor's own exit.
-	Strategies map[string]supervisors.ExitStrategy
-	Exited     []any
+	Strategies map[string]exits.Strategy
+	Exited     []messages.ExitResult
 	Ignored    []any
 
 	self     messages.Address
@@ -65,7 +66,7 @@ func (t *timer) Cancel() { t.dead = true }
 // New starts the actor: it gets Started.
 func New(tb testing.TB, self messages.Address, a supervisors.Actor) *Kit {
 	k := &Kit{recording{
-		TB: tb, self: self, actor: a, Restarted: map[string]time.Duration{}, Strategies: map[string]supervisors.ExitStrategy{},
+		TB: tb, self: self, actor: a, Restarted: map[string]time.Duration{}, Strategies: map[string]exits.Strategy{},
 		Clock: clocktesting.NewFakeClock(Monotonic(begin)),
 	}}
 	k.behavior = a.Receive
@@ -162,7 +163,7 @@ func (k *recording) Log() *slog.Logger                        { return slog.New(
 func (k *recording) Tell(to messages.Address, msg any)        { k.Outbox = append(k.Outbox, Sent{to, msg}) }
 func (k *recording) Reply(msg any)                            { k.Replies = append(k.Replies, msg) }
 func (k *recording) Spawn(name string)                        { k.Spawned = append(k.Spawned, name) }
-func (k *recording) Exit(result any)                          { k.Exited = append(k.Exited, result) }
+func (k *recording) Exit(result messages.ExitResult)          { k.Exited = append(k.Exited, result) }
 func (k *recording) Stop(name string)                         { k.Stopped = append(k.Stopped, name) }
 func (k *recording) Restart(name string, after time.Duration) { k.Restarted[name] = after }
 func (k *recording) Become(b supervisors.Behavior)            { k.behavior = b }
@@ -186,6 +187,8 @@ func (k *recording) SpawnKind(kind supervisors.Kind, name string) {
 	k.Spawned = append(k.Spawned, string(kind)+" "+name)
 }
 
-func (k *recording) SpawnWith(name string, s supervisors.ExitStrategy) {
+func (k *recording) SpawnWith(name string, s exits.Strategy) {
 	k.Spawned, k.Strategies[name] = append(k.Spawned, name), s
 }
+
+func (k *recording) SetStrategy(name string, s exits.Strategy) { k.Strategies[name] = s }

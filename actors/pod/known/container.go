@@ -12,6 +12,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
+	"github.com/playlet-dev/playlet/supervisors/exits"
 )
 
 // Container is the state of one container.
@@ -21,9 +23,9 @@ type Container struct {
 	Order
 	History
 	Image   Image
-	Earlier bool // its newest attempt belongs to an earlier round: it is ended, and created again
-	Backoff restarts.Place
-	Retry   restarts.Retry // of the start of this attempt
+	Earlier bool             // its newest attempt belongs to an earlier round: it is ended, and created again
+	Backoff backoff.Restarts // of the newest attempt
+	Retry   restarts.Retry   // of the start of this attempt
 }
 
 // Image is the state of the images that the container needs.
@@ -58,7 +60,8 @@ func (r *Role) InRounds() bool { return r.Spec != nil && !r.Ephemeral }
 // actors/container.
 type Order struct {
 	stage messages.ContainerStage
-	Actor bool // it exists or is being started
+	Actor bool           // it exists or is being started
+	Exits exits.Strategy // the strategy that its supervisor has
 	// Attempt, Generation and Sandbox are those in the latest RunContainer.
 	Attempt    uint32
 	Generation uint64
@@ -103,23 +106,34 @@ func (c *Container) Enter(to messages.ContainerStage) {
 // not count.
 func (c *Container) Over(pod *v1.Pod) bool {
 	f := c.Exited()
-	return f != nil && c.Spec != nil && !c.Replace && f.Attempt >= c.Attempt && c.Answer(pod, f.ContainerFact) != restarts.Again
+	return f != nil && c.Spec != nil && !c.Replace && f.Attempt >= c.Attempt &&
+		c.Verdict(pod, &f.ContainerFact) != messages.ExitRestarts
 }
 
-// Answer returns the consequence of the end of a container. A container that was ended for a failed probe has failed, whatever
-// its exit code.
-func (c *Container) Answer(pod *v1.Pod, f messages.ContainerFact) restarts.Answer {
+// Strategy returns the supervision strategy of the container's actor. A container that was ended for a failed probe has failed,
+// whatever its exit code. One of an earlier round is created again.
+func (c *Container) Strategy(pod *v1.Pod) exits.Strategy {
+	s := c.policy(pod, c.Unfit() != "")
+	s.Backoff, s.Run = c.Backoff, c.Attempt
+	if c.Replace || c.Earlier {
+		s.Backoff = backoff.Restarts{}
+	}
+	return s
+}
+
+// Verdict returns the verdict on the end of one of the container's attempts, by the same strategy.
+func (c *Container) Verdict(pod *v1.Pod, f *messages.ContainerFact) messages.ExitVerdict {
+	return c.policy(pod, c.Is(f.ID) && c.Unfit() != "").Verdict(f.Exit())
+}
+
+func (c *Container) policy(pod *v1.Pod, unfit bool) exits.Strategy {
 	switch {
-	case c.Ephemeral:
-		return restarts.Leave
-	case c.Earlier:
-		return restarts.Again
+	case c.Spec == nil || c.Ephemeral:
+		return exits.Strategy{Restart: exits.Temporary}
+	case c.Earlier, unfit && translate.RestartPolicy(&pod.Spec, c.Spec) != v1.RestartPolicyNever:
+		return exits.Strategy{Restart: exits.Permanent}
 	}
-	failed := c.Is(f.ID) && c.Unfit() != "" && translate.RestartPolicy(&pod.Spec, c.Spec) != v1.RestartPolicyNever
-	if a := restarts.ByPolicy(pod, c.Spec, c.Init, f); a != restarts.Leave || !failed {
-		return a
-	}
-	return restarts.Again
+	return restarts.Strategy(pod, c.Spec, c.Init)
 }
 
 // Forget resets the images, which are requested again.

@@ -9,7 +9,6 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
-	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -40,7 +39,7 @@ func (s *State) Judge(now time.Time) *Verdict {
 	}
 	for _, c := range s.Containers {
 		f := c.Exited()
-		if c.Init && c.Spec != nil && f != nil && !c.Replace && c.Answer(s.Pod, f.ContainerFact) == restarts.FailPod {
+		if c.Init && c.Spec != nil && f != nil && !c.Replace && c.Verdict(s.Pod, &f.ContainerFact) == messages.ExitEscalates {
 			return &Verdict{Phase: v1.PodFailed}
 		}
 	}

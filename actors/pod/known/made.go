@@ -44,7 +44,7 @@ func (s *State) RestartTime(now time.Time, c *Container, ended time.Time) time.T
 	if c.Replace || c.Earlier {
 		return now
 	}
-	return s.Set.BackOff.After(now, c.Backoff, ended)
+	return c.Backoff.At(now, ended)
 }
 
 // Adoptable returns the container of the present attempt that can be adopted, or nil. One that never ran is created again after a

@@ -10,6 +10,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 // State is the state of a pod.
@@ -34,13 +35,17 @@ func (s *State) Container(name string) *Container {
 	return nil
 }
 
+func (s *State) newContainer(name string) *Container {
+	return &Container{Name: name, Backoff: backoff.Restarts{Policy: s.Set.BackOff}}
+}
+
 // MatchSpec replaces the containers by the spec's. It keeps the state of containers with the same name.
 func (s *State) MatchSpec() {
 	old := s.Containers
 	s.Containers = nil
 	add := func(r Role) {
 		i := slices.IndexFunc(old, func(c *Container) bool { return c != nil && c.Name == r.Spec.Name })
-		c := &Container{Name: r.Spec.Name}
+		c := s.newContainer(r.Spec.Name)
 		if i >= 0 {
 			c, old[i] = old[i], nil
 		}
@@ -69,7 +74,7 @@ func (s *State) MatchSpec() {
 func (s *State) Learn(f messages.ContainerFact, at time.Time) *Container {
 	c := s.Container(f.Name)
 	if c == nil {
-		c = &Container{Name: f.Name}
+		c = s.newContainer(f.Name)
 		s.Containers = append(s.Containers, c)
 	}
 	c.Learn(f, at)

@@ -1,5 +1,5 @@
-// Package restarts decides the consequence of the end of a container, by restartPolicy and the kubelet's back-off, and the retry
-// of failed steps of the pod itself.
+// Package restarts maps the restart policy of a container onto the supervision strategy of its actor, and retries failed steps of
+// the pod itself.
 package restarts
 
 import (
@@ -9,75 +9,42 @@ import (
 
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
-	retries "github.com/playlet-dev/playlet/supervisors/backoff"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
+	"github.com/playlet-dev/playlet/supervisors/exits"
 )
 
-// Answer is the consequence of the end of a container by restartPolicy.
-type Answer int
-
-// The answers.
-const (
-	Again   Answer = iota // start it again, after back-off
-	Leave                 // it is done, and stays ended
-	FailPod               // it is done, and the pod has failed with it
-)
-
-// ByPolicy returns the consequence of the end of a container by restartPolicy, its own rules before the pod's. An init container
-// must succeed. A sidecar (an init container with restartPolicy Always, KEP-753) never ends for good.
-func ByPolicy(pod *v1.Pod, spec *v1.Container, init bool, f messages.ContainerFact) Answer {
-	sidecar, again := init && translate.RestartsAlways(spec), translate.Restarts(&pod.Spec, spec, f.ExitCode)
-	switch {
-	case sidecar:
-		return Again
-	case init && f.ExitCode == 0:
-		return Leave
-	case init && !again:
-		return FailPod
-	case again:
-		return Again
-	default:
-		return Leave
+// Strategy returns the supervision strategy of a container's actor by restartPolicy, the container's own rules before its policy,
+// and that before the pod's. An init container must succeed. A sidecar (an init container with restartPolicy Always, KEP-753)
+// always runs again. A rule to restart all containers (KEP-5532) is no exception to the policy.
+func Strategy(pod *v1.Pod, spec *v1.Container, init bool) exits.Strategy {
+	if init && translate.RestartsAlways(spec) {
+		return exits.Strategy{Restart: exits.Permanent}
 	}
-}
-
-// BackOff is the kubelet's back-off between a container's end and its next start. The first restart is immediate. Then the wait
-// is Base, doubling to Max, counted from the end. It is reset after twice Max without a restart.
-type BackOff struct {
-	Base, Max time.Duration
-}
-
-// Place is one container's position in the back-off.
-type Place struct {
-	Step int       // restarts since the last reset
-	Last time.Time // time of the last one
-}
-
-// Wait returns the wait after an end.
-func (p BackOff) Wait(step int) time.Duration {
-	if step <= 0 {
-		return 0
+	s := exits.Strategy{Restart: exits.Transient, Escalate: init}
+	switch policy := translate.RestartPolicy(&pod.Spec, spec); {
+	case policy == v1.RestartPolicyNever:
+		s.Restart = exits.Temporary
+	case policy == v1.RestartPolicyAlways && !init:
+		s.Restart = exits.Permanent
 	}
-	return retries.Policy{First: p.Base, Max: p.Max}.After(step, 0)
-}
-
-// After returns when a container that ended at the given time may start again. A clock that was set back extends no wait.
-func (p BackOff) After(now time.Time, b Place, ended time.Time) time.Time {
-	if b.Step == 0 || p.expired(b, ended) {
-		return now
+	if len(spec.RestartPolicyRules) > 0 && init {
+		s.Rules = append(s.Rules, exits.Rule{Codes: []int32{0}, Then: messages.ExitStops})
 	}
-	return now.Add(min(ended.Sub(now), 0) + p.Wait(b.Step))
-}
-
-// Next returns the position after a restart now of a container that ended at the given time.
-func (p BackOff) Next(b Place, ended, now time.Time) Place {
-	if p.expired(b, ended) {
-		return Place{Step: 1, Last: now}
+	for i := range spec.RestartPolicyRules {
+		s.Rules = append(s.Rules, exitRule(&spec.RestartPolicyRules[i]))
 	}
-	return Place{Step: b.Step + 1, Last: now}
+	return s
 }
 
-func (p BackOff) expired(b Place, ended time.Time) bool {
-	return b.Step > 0 && ended.Sub(b.Last) > 2*p.Max
+// exitRule returns a container's rule (KEP-5307) as one of its strategy. A rule without exit codes has no effect.
+func exitRule(rule *v1.ContainerRestartRule) (out exits.Rule) {
+	if rule.ExitCodes != nil {
+		out.Codes, out.Not = rule.ExitCodes.Values, rule.ExitCodes.Operator == v1.ContainerRestartRuleOnExitCodesOpNotIn
+	}
+	if rule.Action == v1.ContainerRestartRuleActionRestart {
+		out.Then = messages.ExitRestarts
+	}
+	return out
 }
 
 // Retry is the state of a step that may fail.
@@ -88,7 +55,7 @@ type Retry struct {
 }
 
 // StepRetry ends with the kubelet's own pause between syncs of a failing pod.
-var StepRetry = retries.Policy{First: time.Second, Max: 10 * time.Second}
+var StepRetry = backoff.Policy{First: time.Second, Max: 10 * time.Second}
 
 // Fails records a failure; the next try comes after a back-off.
 func (r *Retry) Fails(now time.Time, why messages.Reason) {

@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/playlet-dev/playlet/actors/pod/known"
-	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
@@ -90,10 +89,10 @@ func beginsRound(s *known.State, c *known.Container, round uint32) bool {
 		e := o.Exited()
 		final := e != nil && roundOf(s, e) == round && !translate.RestartsAll(o.Spec, e.ExitCode) &&
 			!e.FinishedAt.After(f.FinishedAt)
-		if final && o.Init && o.Answer(s.Pod, e.ContainerFact) == restarts.FailPod {
+		if final && o.Init && o.Verdict(s.Pod, &e.ContainerFact) == messages.ExitEscalates {
 			return false
 		}
-		goesOn = goesOn || !o.Init && !(final && o.Answer(s.Pod, e.ContainerFact) == restarts.Leave)
+		goesOn = goesOn || !o.Init && !(final && o.Verdict(s.Pod, &e.ContainerFact) == messages.ExitStops)
 	}
 	return goesOn
 }

@@ -9,11 +9,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
-	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 // Settings are the facts about the node for the machine.
@@ -24,7 +24,7 @@ type Settings struct {
 	// progress.
 	Work time.Duration
 	// BackOff is the kubelet's container back-off.
-	BackOff restarts.BackOff
+	BackOff backoff.Policy
 	// HostIPs returns the node's present addresses, for status and for pods on the host's network. The result must not be
 	// changed.
 	HostIPs func() []string
@@ -61,7 +61,7 @@ type Settings struct {
 func (s *Settings) RuntimeID(id string) string { return s.RuntimeName() + "://" + id }
 
 // Default returns the settings for a node.
-func Default(h *host.Host, backOff restarts.BackOff, runtimeName func() string) Settings {
+func Default(h *host.Host, backOff backoff.Policy, runtimeName func() string) Settings {
 	var health func(uid, container string) []v1.ResourceStatus
 	if h.Devices != nil {
 		health = h.Devices.Health

@@ -145,7 +145,7 @@ func (p *Pod) Hold(c *known.Container) *messages.Reason {
 		end := c.Exited()
 		r := &messages.Reason{
 			Code: messages.ReasonCrashLoopBackOff, RetryAt: at, Container: c.Name, Since: end.FinishedAt, Tries: int(end.Attempt),
-			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", p.Set.BackOff.Wait(c.Backoff.Step),
+			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", c.Backoff.Wait(),
 				c.Name, p.Pod.Name, p.Pod.Namespace, p.Pod.UID),
 		}
 		if end.Hook.Failed != "" {

@@ -16,7 +16,6 @@ import (
 	"github.com/playlet-dev/playlet/actors/eviction/oomkill"
 	"github.com/playlet-dev/playlet/actors/objects"
 	"github.com/playlet-dev/playlet/actors/pod"
-	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	podsettings "github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/actors/prober"
@@ -39,6 +38,7 @@ import (
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 // rows binds rows of the tree to the constructors of their actors. A row that the configuration switches off has nil.
@@ -114,7 +114,7 @@ func wirePods(node *config.Node, host *pod.Host, machine *registration.Reader, b
 
 func wirePod(node *config.Node, host *pod.Host, state *runtime.State) supervisors.Constructor {
 	initial, limit := node.CrashLoopBackOff()
-	set := podsettings.Default(host, restarts.BackOff{Base: initial, Max: limit}, func() string { return state.Load().Name })
+	set := podsettings.Default(host, backoff.Policy{First: initial, Max: limit}, func() string { return state.Load().Name })
 	set.PodLevelResize = node.FeatureEnabled(podLevelResize)
 	set.RestartAll = node.FeatureEnabled(restartAll)
 	return pod.New(pod.Options{Host: host, Settings: set})
