@@ -13,15 +13,14 @@ import (
 //   - kernelMemcgNotification: the kernel's notifications are used wherever it has them.
 //   - logging.flushFrequency: every line is written at once.
 var pendingFields = sets.New(
-	"syncFrequency", "memoryManagerPolicy", "topologyManagerPolicy", "topologyManagerScope", "topologyManagerPolicyOptions",
-	"reservedMemory", "hairpinMode",
+	"syncFrequency", "hairpinMode",
 	"maxOpenFiles", "iptablesMasqueradeBit", "iptablesDropBit", "showHiddenMetricsForVersion", "defaultPodSysctls",
 	"volumePluginDir", "logging.options.json.infoBufferSize", "logging.options.json.splitStream",
 	"logging.options.text.infoBufferSize", "logging.options.text.splitStream",
 )
 
 // pendingFlags are the same of the flags that set no field.
-var pendingFlags = sets.New("housekeeping-interval", "experimental-mounter-path", "reserved-memory")
+var pendingFlags = sets.New("housekeeping-interval", "experimental-mounter-path")
 
 // effectiveGates are the feature gates that the program asks for, on or off; of these alone, AllAlpha and AllBeta mean anything.
 var effectiveGates = map[string]bool{
@@ -52,5 +51,6 @@ var effectiveGates = map[string]bool{
 	"KubeletPodResourcesListUseActivePods":    true,
 	"PodsAPI":                                 true,
 
+	"InPlacePodVerticalScalingExclusiveMemory":         true, // for memoryManagerPolicy
 	"KubeletServiceAccountTokenForCredentialProviders": true, // for tokenAttributes of credential providers
 }

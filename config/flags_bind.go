@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/playlet-dev/playlet/config/flagvalue"
 )
@@ -57,10 +58,13 @@ func thresholds(at any) pflag.Value {
 
 // fieldSyntax lists the fields whose flag syntax differs from other fields of the same type.
 var fieldSyntax = map[string]func(at any) pflag.Value{
-	"evictionHard":            thresholds,
-	"evictionSoft":            thresholds,
-	"address":                 func(at any) pflag.Value { return flagvalue.Address{To: at.(*string)} },
-	"healthzBindAddress":      func(at any) pflag.Value { return flagvalue.Address{To: at.(*string)} },
+	"evictionHard":       thresholds,
+	"evictionSoft":       thresholds,
+	"address":            func(at any) pflag.Value { return flagvalue.Address{To: at.(*string)} },
+	"healthzBindAddress": func(at any) pflag.Value { return flagvalue.Address{To: at.(*string)} },
+	"reservedMemory": func(at any) pflag.Value {
+		return &flagvalue.Reservations{To: at.(*[]kubeletconfig.MemoryReservation)}
+	},
 	"cpuManagerPolicyOptions": func(at any) pflag.Value { return cliflag.NewMapStringStringNoSplit(at.(*map[string]string)) },
 }
 

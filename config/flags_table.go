@@ -210,9 +210,7 @@ var flagGroups = []flagGroup{
 			"what is held to its reservation: none, pods, system-reserved, kube-reserved; the latter two also with "+
 				"-compressible"),
 		mirror("reserved-cpus", "reservedSystemCPUs", "`list` of CPUs withheld for system and Kubernetes"),
-		own("reserved-memory", func(*Node) any { return new(string) },
-			"`node:type=quantity` memory withheld from a NUMA node, repeatable").advised("deprecated: set reservedMemory in the " +
-			"--config file"),
+		mirror("reserved-memory", "reservedMemory", "`node:type=quantity` memory withheld from a NUMA node, repeatable"),
 		mirror("qos-reserved", "qosReserved",
 			"`resource=percentage` of requests reserved for their QoS class (feature gate QOSReserved)"),
 		mirror("cpu-manager-policy", "cpuManagerPolicy", "none or static"),

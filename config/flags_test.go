@@ -81,7 +81,7 @@ func sample(t *testing.T, flag *pflag.Flag) string {
 		"int32": "7", "int64": "7", "Level": "7", "duration": "77s", "string": "sample", "stringSlice": "one,two",
 		"mapStringString": "key=value", "mapStringBool": "AllAlpha=true", "taints": "k=v:NoSchedule",
 		"colonSeparatedMultimapStringString": "name:value", "pattern=N,...": "file=7",
-		"quantity": "7",
+		"quantity": "7", "node:type=quantity": "0:memory=1Gi",
 	}
 	if flag.Value.Type() == "bool" {
 		return map[string]string{"true": "false", "false": "true"}[flag.DefValue]

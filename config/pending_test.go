@@ -38,7 +38,8 @@ var honoured = sets.New(strings.Fields(`
 	tracing imagePullCredentialsVerificationPolicy preloadedImagesVerificationAllowlist
 	qosReserved protectKernelDefaults failSwapOn systemReservedCgroup kubeReservedCgroup oomScoreAdj
 	memoryThrottlingFactor memoryReservationPolicy makeIPTablesUtilChains
-	cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod
+	cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod memoryManagerPolicy reservedMemory
+	topologyManagerPolicy topologyManagerScope topologyManagerPolicyOptions
 `)...)
 
 // honouredFlags are the flags without a field that have an effect. bootstrap-kubeconfig without kubeconfig makes no node of a
@@ -147,8 +148,8 @@ func TestWhatIsSetWithoutEffectIsNamedOnce(t *testing.T) {
 		"in force": {file: "staticPodPath: /m\nclusterDNS: [192.0.2.1]\nhealthzPort: 1\n", want: nil},
 		"a file": {file: "maxOpenFiles: 5\nmemorySwap: {}\nhairpinMode: none\n",
 			want: []string{"hairpinMode", "maxOpenFiles"}},
-		"what a kubelet would refuse": {file: "hairpinMode: both\n", args: []string{"--reserved-memory=0"},
-			want: []string{"--reserved-memory", "hairpinMode"}},
+		"what a kubelet would refuse": {file: "hairpinMode: both\n", args: []string{"--housekeeping-interval=1s"},
+			want: []string{"--housekeeping-interval", "hairpinMode"}},
 		"its defaults":     {file: "maxOpenFiles: 1000000\nsystemReserved: {}\nreadOnlyPort: 0\nevictionPressureTransitionPeriod: 0s\npodPidsLimit: -1\n"},
 		"a flag":           {args: []string{"--max-open-files=5"}, want: []string{"--max-open-files"}},
 		"a flag's default": {args: []string{"--max-open-files=1000000", "--node-labels="}},

@@ -69,7 +69,34 @@ func validateReservations(p *problems, n *Node) {
 	oneOf(p, "cpuManagerPolicy", c.CPUManagerPolicy, "none", "static")
 	p.check(c.CPUManagerReconcilePeriod.Duration > 0, "cpuManagerReconcilePeriod", c.CPUManagerReconcilePeriod.Duration,
 		"must be more than 0")
+	validatePlacement(p, c)
 	validateEnforcement(p, c)
+}
+
+// validatePlacement checks the policies of memory and NUMA nodes, apart from the machine.
+func validatePlacement(p *problems, c *KubeletConfiguration) {
+	oneOf(p, "memoryManagerPolicy", c.MemoryManagerPolicy, kubeletconfig.NoneMemoryManagerPolicy,
+		kubeletconfig.StaticMemoryManagerPolicy)
+	oneOf(p, "topologyManagerPolicy", c.TopologyManagerPolicy, kubeletconfig.NoneTopologyManagerPolicy,
+		kubeletconfig.BestEffortTopologyManagerPolicy, kubeletconfig.RestrictedTopologyManagerPolicy,
+		kubeletconfig.SingleNumaNodeTopologyManagerPolicy)
+	oneOf(p, "topologyManagerScope", c.TopologyManagerScope, kubeletconfig.ContainerTopologyManagerScope,
+		kubeletconfig.PodTopologyManagerScope)
+	type kind struct {
+		node int32
+		name corev1.ResourceName
+	}
+	seen := map[kind]bool{}
+	for i, r := range c.ReservedMemory {
+		for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
+			q, path := r.Limits[name], fmt.Sprintf("reservedMemory[%d].limits[%s]", i, name)
+			p.check(name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix), path, &q,
+				"only memory and hugepages-<size> can be reserved")
+			p.check(q.Sign() > 0, path, &q, "must be more than 0")
+			p.check(!seen[kind{r.NumaNode, name}], path, &q, "is a second reservation of NUMA node %d", r.NumaNode)
+			seen[kind{r.NumaNode, name}] = true
+		}
+	}
 }
 
 func validReserved(p *problems, field string, reserved map[string]string) {

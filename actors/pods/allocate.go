@@ -10,6 +10,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/actors/internal/cpus"
+	"github.com/playlet-dev/playlet/actors/internal/numamemory"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/pods/found"
 	"github.com/playlet-dev/playlet/cri/translate"
@@ -85,7 +86,7 @@ func (a *actor) allocate(ctx supervisors.Context, e *entry) (*messages.Reason, a
 		return absent, admission.Refusal{}
 	case d.answer == nil:
 		return &messages.Reason{Code: messages.ReasonAllocating,
-			Message: "the CPUs and devices that it has to itself are being allocated"}, admission.Refusal{}
+			Message: "the CPUs, memory and devices that it has to itself are being allocated"}, admission.Refusal{}
 	case !refused:
 		return nil, admission.Refusal{}
 	}
@@ -134,10 +135,10 @@ func (a *actor) readmit(ctx supervisors.Context, e *entry) {
 	a.admit(ctx, e)
 }
 
-// asksForParts reports whether a container may request CPUs or devices of its own. resources knows which extended resources
-// belong to plugins.
+// asksForParts reports whether a container may request CPUs, memory of chosen NUMA nodes, or devices. resources knows which
+// extended resources belong to plugins.
 func (a *actor) asksForParts(pod *v1.Pod) bool {
-	if a.opts.LocalNode.Node.StaticCPUs && cpus.Asks(pod) {
+	if node := a.opts.LocalNode.Node; node.StaticCPUs && cpus.Asks(pod) || node.StaticMemory && numamemory.Asks(pod) {
 		return true
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -212,7 +213,7 @@ func (a *actor) holding() map[string]string {
 // then static pods that were refused ask again. Without exclusive CPUs nothing waits for it, since devices are released with the
 // next request for some.
 func (a *actor) sendHolding(ctx supervisors.Context, again bool) {
-	if !a.opts.LocalNode.Node.StaticCPUs || !a.settled() {
+	if node := a.opts.LocalNode.Node; !node.StaticCPUs && !node.StaticMemory || !a.settled() {
 		return
 	}
 	now, less := a.holding(), false

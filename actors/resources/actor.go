@@ -3,10 +3,10 @@
 //
 // How to read the folder: driver.go is the work on cgroups, for the reconciler (actors/internal/reconcile), which does the rest.
 // actor.go is the policy: the weights of the node's own cgroups, and the answers to pods. Names and values are in
-// actors/internal/linux/cgroups. allocate.go allocates CPUs and devices to pods before their admission; their state is in
-// actors/internal/cpus and actors/internal/devices. cpusets.go keeps running containers on their CPUs. claims.go has the
-// ResourceClaims of pods prepared; their state is in actors/internal/dra. machine.go reads, for the command, other settings of
-// the machine that the kubelet manages.
+// actors/internal/linux/cgroups. allocate.go allocates CPUs, memory and devices to pods before their admission, align.go from
+// suitable NUMA nodes; their state is in actors/internal/cpus, numamemory and devices. cpusets.go keeps running containers on
+// their CPUs and NUMA nodes. claims.go has the ResourceClaims of pods prepared; their state is in actors/internal/dra. machine.go
+// reads, for the command, other settings of the machine that the kubelet manages.
 package resources
 
 import (
@@ -34,6 +34,8 @@ type Options struct {
 	Foreign func(uid string) bool
 	// Providers allocate resources to pods, one after another.
 	Providers []Provider
+	// Alignment decides from which NUMA nodes.
+	Alignment Alignment
 	// Claims prepares the ResourceClaims of pods; nil: no pod has any.
 	Claims ClaimManager
 	// Pinning keeps containers on their CPUs; without CPUs they run on all.
@@ -68,7 +70,7 @@ var retry = backoff.Policy{First: time.Second, Max: 10 * time.Second}
 // ReleaseClaims; the messages document the guarantees.
 func New(opts Options) supervisors.Constructor {
 	return func(string) supervisors.Actor {
-		parts := parts{allocation{opts.Providers, opts.Operations}, newCPUSets(opts.Pinning, opts.Operations),
+		parts := parts{allocation{opts.Providers, opts.Alignment, opts.Operations}, newCPUSets(opts.Pinning, opts.Operations),
 			newClaims(opts.Claims, opts.Operations)}
 		if opts.Tree == nil {
 			return without{opts.Parent, parts}

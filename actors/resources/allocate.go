@@ -10,19 +10,10 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/actors/internal/cpus"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
+	"github.com/playlet-dev/playlet/actors/internal/topology"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
-
-// Provider has one kind of resources that containers can have to themselves: *devices.Manager, *cpus.Manager.
-type Provider interface {
-	// Retain releases the resources of all pods but the holders, which are named by UID. It does not block.
-	Retain(holders map[string]string)
-	// Allocate allocates a pod's resources, or keeps the ones that it has. It blocks on plugins and the disk.
-	Allocate(ctx context.Context, pod *v1.Pod) error
-	// Release releases the resources of one pod, because another provider has refused it. It does not block.
-	Release(uid string)
-}
 
 // allocateTimeout bounds an allocation for a pod, which may ask device plugins.
 const allocateTimeout = 2 * time.Minute
@@ -33,6 +24,7 @@ const allocateTimeout = 2 * time.Minute
 // providers release what the pod has, because a held static pod asks again and would keep it meanwhile.
 type allocation struct {
 	providers []Provider
+	alignment Alignment
 	ops       reconcile.Operations
 }
 
@@ -85,23 +77,22 @@ func (a allocation) allocate(ctx supervisors.Context, m messages.AllocateResourc
 	}})
 }
 
-// give asks the providers one after another. The pod gets everything or, after a refusal, nothing.
+// give allocates the resources of a pod.
 func (a allocation) give(ctx context.Context, m messages.AllocateResources) messages.ResourcesAllocated {
-	out, pod := messages.ResourcesAllocated{UID: m.UID, Pod: m.Pod}, admission.Unclaimed(m.Pod)
-	for _, p := range a.providers {
-		err := p.Allocate(ctx, pod)
-		if err == nil {
-			continue
-		}
-		out.Refused = err.Error()
-		refusal, ofCPUs := errors.AsType[cpus.Refusal](err)
-		if _, caused := errors.AsType[messages.CauseError](err); caused || ofCPUs {
-			out.Reason, out.Cause = refusal.Reason, messages.CauseOf(err)
-		}
-		for _, p := range a.providers {
-			p.Release(m.UID)
-		}
-		break
+	out := messages.ResourcesAllocated{UID: m.UID, Pod: m.Pod}
+	err := a.admit(ctx, admission.Unclaimed(m.Pod))
+	if err == nil {
+		return out
+	}
+	out.Refused = err.Error()
+	refusal, ofCPUs := errors.AsType[cpus.Refusal](err)
+	affinity, ofAffinity := errors.AsType[topology.Refusal](err)
+	switch _, caused := errors.AsType[messages.CauseError](err); {
+	case ofAffinity:
+		out.Reason = topology.ReasonAffinity
+		out.Cause = messages.Cause{Code: messages.CauseNoAffinity, Name: affinity.Resource, Detail: affinity.Detail}
+	case caused || ofCPUs:
+		out.Reason, out.Cause = refusal.Reason, messages.CauseOf(err)
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/topology"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
@@ -28,7 +29,15 @@ func (p *plugins) Retain(holders map[string]string) {
 	p.retained = append(p.retained, holds)
 }
 
-func (p *plugins) Allocate(context.Context, *v1.Pod) error {
+func (p *plugins) Allocate(context.Context, *v1.Pod, *v1.Container, topology.Result) error {
+	return nil
+}
+
+func (p *plugins) Fit(*v1.Pod) {}
+
+func (p *plugins) Hints(*v1.Pod, *v1.Container) []topology.Request { return nil }
+
+func (p *plugins) Commit() error {
 	p.asked++
 	return p.err
 }

@@ -12,20 +12,22 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/cpus"
+	"github.com/playlet-dev/playlet/actors/internal/numamemory"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Pinning keeps the running containers on their CPUs, while the shared pool changes.
+// Pinning keeps the running containers on their CPUs, while the shared pool changes, and on their NUMA nodes.
 type Pinning struct {
 	CPUs    *cpus.Manager
+	Memory  *numamemory.Manager // nil: containers use all NUMA nodes
 	Board   *board.Board
 	Runtime Updater
 	Period  time.Duration // [cpuManagerReconcilePeriod]
 }
 
-// Updater is the part of the runtime that changes the CPUs of containers.
+// Updater is the part of the runtime that changes the CPUs and NUMA nodes of containers.
 type Updater interface {
 	UpdateContainerResources(ctx context.Context, id string, r *runtimeapi.LinuxContainerResources) error
 }
@@ -33,13 +35,16 @@ type Updater interface {
 // updates is how many containers are changed at a time.
 const updates = 4
 
-// cpusets are the CPUs of running containers, by the pod's UID and the container's ID. A container is created with its CPUs. It
-// gets them once more when it is first seen here, because the pool may have changed before its start.
+// cpusets are the CPUs and NUMA nodes of running containers, by the pod's UID and the container's ID. A container is created with
+// them. It gets them once more when it is first seen here, because the pool may have changed before its start.
 type cpusets struct {
 	Pinning
-	sets    *reconcile.Reconciler[string, struct{}]
+	sets    *reconcile.Reconciler[cpuset, struct{}]
 	refused map[string]string // running pods that stay on the shared CPUs: the logged reason, by UID
 }
+
+// cpuset is where a container runs: CPUs and NUMA nodes, as "0-3,7"; empty: no change.
+type cpuset struct{ cpus, mems string }
 
 type cpusetsDue struct{}
 
@@ -48,16 +53,16 @@ type adopted struct {
 	refused map[string]string // the reason, by the pod's UID
 }
 
-// newCPUSets returns nil if no container can have CPUs to itself.
+// newCPUSets returns nil if no container has CPUs to itself or memory from chosen NUMA nodes.
 func newCPUSets(p Pinning, ops reconcile.Operations) *cpusets {
-	if p.CPUs == nil || !p.CPUs.Static() {
+	if p.CPUs == nil || !p.CPUs.Static() && !p.Memory.Static() {
 		return nil
 	}
-	return &cpusets{Pinning: p, sets: reconcile.New(reconcile.Options[string, struct{}]{
-		Name: "cpuset", Driver: cpusetDriver{p.Runtime}, Report: func(supervisors.Context, reconcile.Report[string, struct{}]) {},
+	return &cpusets{Pinning: p, sets: reconcile.New(reconcile.Options[cpuset, struct{}]{
+		Name: "cpuset", Driver: cpusetDriver{p.Runtime}, Report: func(supervisors.Context, reconcile.Report[cpuset, struct{}]) {},
 		Pod:        func(key string) string { uid, _, _ := strings.Cut(key, "/"); return uid },
 		Operations: ops, Prefix: "cpusets/", OperationTimeout: operationTimeout,
-		Rules: reconcile.Rules[string, struct{}]{Same: func(a, b string) bool { return a == b }, Retry: retry, Timeout: timeout,
+		Rules: reconcile.Rules[cpuset, struct{}]{Same: func(a, b cpuset) bool { return a == b }, Retry: retry, Timeout: timeout,
 			RemoveTimeout: timeout, Places: []int{updates}},
 	})}
 }
@@ -73,7 +78,7 @@ func (c *cpusets) receive(ctx supervisors.Context, msg any) bool {
 	case adopted:
 		for uid, reason := range m.refused {
 			if c.refused[uid] != reason {
-				ctx.Log().Warn("a running pod that asks for CPUs to itself stays on the shared CPUs", "podUID", uid,
+				ctx.Log().Warn("a running pod that asks for CPUs or memory to itself has none", "podUID", uid,
 					"reason", reason)
 			}
 		}
@@ -85,16 +90,17 @@ func (c *cpusets) receive(ctx supervisors.Context, msg any) bool {
 	return true
 }
 
-// adopt gives CPUs to running pods that ask for some and have none: the checkpoint was removed, or the agent before had no such
-// policy. Their containers move to these CPUs, and keep their CPU quota until they are created again. The next ResourcesHeld
-// repeats it.
+// adopt gives CPUs and memory to running pods that ask for some and have none: the checkpoint was removed, or the agent before
+// had no such policy. Their containers move there, and keep their CPU quota until they are created again. The policy of the
+// topology manager does not apply to running pods. The next ResourcesHeld repeats it.
 func (c *cpusets) adopt(ctx supervisors.Context, holding map[string]string) {
 	if c == nil {
 		return
 	}
 	var pods []*v1.Pod
 	for _, p := range c.Board.Now().Pods {
-		if _, holds := holding[string(p.Pod.UID)]; holds && len(running(p.Status)) > 0 && c.CPUs.Lacks(p.Pod) {
+		if _, holds := holding[string(p.Pod.UID)]; holds && len(running(p.Status)) > 0 &&
+			slices.ContainsFunc(c.pinned(), func(l lacking) bool { return l.Lacks(p.Pod) }) {
 			pods = append(pods, p.Pod)
 		}
 	}
@@ -104,12 +110,32 @@ func (c *cpusets) adopt(ctx supervisors.Context, holding map[string]string) {
 	ctx.Do(supervisors.Work{Name: "allocate CPUs of running pods", Timeout: allocateTimeout, Run: func(ctx context.Context) any {
 		done := adopted{map[string]string{}}
 		for _, p := range pods {
-			if err := c.CPUs.Allocate(ctx, p); err != nil {
-				done.refused[string(p.UID)] = err.Error()
+			for _, from := range c.pinned() {
+				if !from.Lacks(p) {
+					continue
+				}
+				if err := (allocation{providers: []Provider{from}}).try(ctx, p); err != nil {
+					from.Release(string(p.UID))
+					done.refused[string(p.UID)] = err.Error()
+				}
 			}
 		}
 		return done
 	}})
+}
+
+// lacking is a provider whose resources a running container can be given.
+type lacking interface {
+	Provider
+	// Lacks reports whether the pod asks for some and has none. It does not block.
+	Lacks(pod *v1.Pod) bool
+}
+
+func (c *cpusets) pinned() []lacking {
+	if c.Memory == nil {
+		return []lacking{c.CPUs}
+	}
+	return []lacking{c.CPUs, c.Memory}
 }
 
 // start gives all running containers their CPUs, now and once each period.
@@ -125,15 +151,15 @@ func (c *cpusets) sync(ctx supervisors.Context) {
 	if c == nil {
 		return
 	}
-	wanted := map[string]string{}
+	wanted := map[string]cpuset{}
 	for _, p := range c.Board.Now().Pods {
 		for id, name := range running(p.Status) {
 			uid := string(p.Pod.UID)
-			wanted[uid+"/"+id] = c.CPUs.Pin(uid, name).CPUs
+			wanted[uid+"/"+id] = cpuset{c.CPUs.Pin(uid, name).CPUs, c.Memory.Nodes(uid, name)}
 		}
 	}
 	var gone []string
-	c.sets.Each(func(r reconcile.Report[string, struct{}]) {
+	c.sets.Each(func(r reconcile.Report[cpuset, struct{}]) {
 		switch now, runs := wanted[r.Key]; {
 		case !runs:
 			gone = append(gone, r.Key)
@@ -165,12 +191,13 @@ func running(s *v1.PodStatus) map[string]string {
 	return out
 }
 
-// cpusetDriver changes the CPUs of a running container.
+// cpusetDriver changes the CPUs and NUMA nodes of a running container.
 type cpusetDriver struct{ runtime Updater }
 
-func (d cpusetDriver) Ensure(ctx context.Context, op reconcile.Operation[string, struct{}]) (struct{}, error) {
+func (d cpusetDriver) Ensure(ctx context.Context, op reconcile.Operation[cpuset, struct{}]) (struct{}, error) {
 	_, id, _ := strings.Cut(op.Key, "/")
-	err := d.runtime.UpdateContainerResources(ctx, id, &runtimeapi.LinuxContainerResources{CpusetCpus: op.Desired})
+	err := d.runtime.UpdateContainerResources(ctx, id,
+		&runtimeapi.LinuxContainerResources{CpusetCpus: op.Desired.cpus, CpusetMems: op.Desired.mems})
 	if cri.IsNotFound(err) {
 		err = nil
 	}

@@ -7,8 +7,10 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/devices"
 	"github.com/playlet-dev/playlet/actors/internal/dra"
 	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
+	"github.com/playlet-dev/playlet/actors/internal/numamemory"
 	"github.com/playlet-dev/playlet/actors/internal/pluginwatch"
 	"github.com/playlet-dev/playlet/actors/internal/statefile"
+	"github.com/playlet-dev/playlet/actors/internal/topology"
 )
 
 // Types for the command, which reports the desired cgroups; cmd may not import actors/internal.
@@ -47,6 +49,28 @@ var CheckCPUs = cpus.Check
 
 // CheckpointError is the refusal to start with the checkpoint of exclusive CPUs or memory.
 type CheckpointError = statefile.Error
+
+// Types about memory from chosen NUMA nodes.
+type (
+	// Memory is the memory of containers by NUMA node.
+	Memory = numamemory.Manager
+	// MemoryConfig configures it.
+	MemoryConfig = numamemory.Config
+	// AlignmentPolicy is the policy of the topology manager.
+	AlignmentPolicy = topology.Policy
+)
+
+// OpenMemory returns the process's memory by NUMA node; see numamemory.Open.
+var OpenMemory = numamemory.Open
+
+// CheckMemory reports in advance whether OpenMemory refuses to start; see numamemory.Check.
+var CheckMemory = numamemory.Check
+
+// StaticMemory is the policy with which containers have memory from chosen NUMA nodes [memoryManagerPolicy].
+const StaticMemory = numamemory.PolicyStatic
+
+// NewAlignment returns the topology manager's policy; see topology.New.
+var NewAlignment = topology.New
 
 // Discover returns the topology of a machine; see cpus.Discover.
 var Discover = cpus.Discover

@@ -70,6 +70,8 @@ type Config struct {
 	Devices *devices.Manager
 	// CPUs are the containers' exclusive ones, for the pod resources API.
 	CPUs podresources.CPUs
+	// Memory is the containers' memory by NUMA node, for the pod resources API.
+	Memory podresources.Memory
 	// ListEnded has the pod resources API list ended pods, too [gate KubeletPodResourcesListUseActivePods off].
 	ListEnded bool
 	// PodsAPI serves the Pods API [gate PodsAPI].

@@ -24,9 +24,9 @@ func (l *Listeners) addPlugins(m *devices.Manager) {
 	}
 	l.ends = append(l.ends,
 		rpcEndpoint(devicePlugins, &rpcOpener{socketOpener: socketOpener{path: m.SocketPath(), before: m.Clear}}, m.Handler()),
-		rpcEndpoint("pod-resources", &rpcOpener{socketOpener: socketOpener{
-			path: filepath.Join(l.conf.RootDir, "pod-resources", "kubelet.sock")}}, podresources.New(l.conf.Board, m, l.conf.CPUs,
-			claims, l.conf.ListEnded)))
+		rpcEndpoint("pod-resources",
+			&rpcOpener{socketOpener: socketOpener{path: filepath.Join(l.conf.RootDir, "pod-resources", "kubelet.sock")}},
+			podresources.New(l.conf.Board, m, l.conf.CPUs, l.conf.Memory, claims, l.conf.ListEnded)))
 }
 
 // addPodsAPI serves the Pods API on the socket where the kubelet does.

@@ -34,7 +34,6 @@ var documented string
 var absent = map[string]string{
 	"the node's runtime of pods is watched by events and audits: nothing is discarded, and there is no relisting by pod": "kubelet_pleg_discard_events",
 	"there is one stream of events, whose loss health tells":                                                             "kubelet_evented_pleg_*",
-	"there are no memory and topology managers yet":                                                                      "kubelet_memory_manager_* kubelet_topology_manager_*",
 	"records of pulls are read from the disk, without a cache": `kubelet_imagemanager_inmemory_pulledrecords_usage_percent
 		kubelet_imagemanager_inmemory_pullintents_usage_percent`,
 	"an image that is pulled always is not looked for before":    "kubelet_image_manager_ensure_image_requests_total",

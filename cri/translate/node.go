@@ -27,7 +27,7 @@ type NodeFacts struct {
 	ThrottlingFactor     float64       // [memoryThrottlingFactor], more than 0 and at most 1
 	SeccompDefault       bool          // [seccompDefault]
 	SeccompProfileRoot   string        // <root dir>/seccomp
-	// Pin returns the CPUs that a container, by its pod's UID and its name, runs on; nil: all. It does not block.
+	// Pin returns the CPUs and NUMA nodes that a container, by its pod's UID and its name, runs on; nil: all. It does not block.
 	Pin func(uid, container string) Pin
 
 	// From the machine.
@@ -42,9 +42,10 @@ type NodeFacts struct {
 	ThrottlePaths []string
 }
 
-// Pin is the CPUs that a container runs on. The zero value is all.
+// Pin is the CPUs and NUMA nodes that a container runs on. The zero value is all.
 type Pin struct {
 	CPUs string // as "0-3,7"; empty: all
+	Mems string // the NUMA nodes of its memory, as "0,2"; empty: all
 	// Unlimited: they are the container's own, and its CPU time is not limited besides.
 	Unlimited bool
 }

@@ -26,7 +26,7 @@ func NewContainerResources(pod *v1.Pod, container *v1.Container, node NodeFacts)
 	has := EffectiveResources(pod.Spec.Resources, container.Resources)
 	pin := node.pin(pod, container.Name)
 	r := linuxResources(node, has)
-	r.CpusetCpus = pin.CPUs
+	r.CpusetCpus, r.CpusetMems = pin.CPUs, pin.Mems
 	limitTime(r, pin.Unlimited)
 	r.OomScoreAdj = oomScoreAdj(pod, container, node.MemoryCapacity)
 	r.HugepageLimits = hugepageLimits(pod, container, node.HugePageSizes)

@@ -65,6 +65,9 @@ type Node struct {
 	StaticCPUs bool
 	// ResizeCPUs is true if CPUs of Guaranteed pods can be resized all the same [gate InPlacePodVerticalScalingExclusiveCPUs].
 	ResizeCPUs bool
+	// StaticMemory and ResizeMemory are the same for memory [memoryManagerPolicy Static, gate
+	// InPlacePodVerticalScalingExclusiveMemory].
+	StaticMemory, ResizeMemory bool
 	// Swap is true if pods get a part of the node's swap (KEP-2400).
 	Swap bool
 }

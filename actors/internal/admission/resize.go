@@ -25,9 +25,13 @@ func Resize(node *Node, others *Ledger, has, wants *Claim) (reason, message, det
 	case node.Swap && swaps(has.Pod, wants.Pod):
 		return v1.PodReasonInfeasible, "In-place resize of containers with swap is not supported.", "swap_limitation"
 	case node.StaticCPUs && !node.ResizeCPUs && translate.QOSClass(wants.Pod) == v1.PodQOSGuaranteed &&
-		resizesCPU(has.Pod, wants.Pod):
+		resizes(v1.ResourceCPU, has.Pod, wants.Pod):
 		return v1.PodReasonInfeasible, `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`,
 			"guaranteed_pod_cpu_manager_static_policy"
+	case node.StaticMemory && !node.ResizeMemory && translate.QOSClass(wants.Pod) == v1.PodQOSGuaranteed &&
+		resizes(v1.ResourceMemory, has.Pod, wants.Pod):
+		return v1.PodReasonInfeasible, `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`,
+			"guaranteed_pod_memory_manager_static_policy"
 	case node.UnboundRequests:
 		return "", "", ""
 	}
@@ -45,11 +49,11 @@ func Resize(node *Node, others *Ledger, has, wants *Claim) (reason, message, det
 	return reason, message, ""
 }
 
-// resizesCPU reports whether the request of a container for CPU changes.
-func resizesCPU(has, wants *v1.Pod) bool {
+// resizes reports whether the request of a container for a resource changes.
+func resizes(name v1.ResourceName, has, wants *v1.Pod) bool {
 	now := containers(has)
 	for i, c := range containers(wants) {
-		if c.Resources.Requests.Cpu().Cmp(*now[i].Resources.Requests.Cpu()) != 0 {
+		if was, is := now[i].Resources.Requests[name], c.Resources.Requests[name]; is.Cmp(was) != 0 {
 			return true
 		}
 	}

@@ -1,10 +1,32 @@
 package cpus
 
 import (
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
 
 	"github.com/playlet-dev/playlet/actors/internal/topology"
 )
+
+// Hints returns the hints for a container, or for the whole pod if it is nil. Without exclusive CPUs there is no request. CPUs
+// that are assigned already have hints with their nodes; the hints of a pod include the CPUs of its containers.
+func (p Static) Hints(g Given, pod *v1.Pod, c *v1.Container) []topology.Request {
+	var n int
+	var has, reuse cpuset.CPUSet
+	if c != nil {
+		n, has, reuse = Exclusive(pod, c), g[string(pod.UID)][c.Name], g.reusable(pod, c)
+	} else {
+		n, has = ofPod(pod), Given{"": g[string(pod.UID)]}.All()
+		reuse = has
+	}
+	if n == 0 {
+		return nil
+	}
+	free := p.Shared(g).Difference(p.reserved)
+	if has.Size() == n {
+		free, reuse = has, cpuset.CPUSet{}
+	}
+	return []topology.Request{{Resource: string(v1.ResourceCPU), Hints: p.hints(free, reuse, n)}}
+}
 
 // hints returns the sets of NUMA nodes with at least n free CPUs. reuse are the free CPUs of the pod's init containers: a set
 // must have the nodes of all of them. The preferred sets have as few nodes as the machine has for n CPUs, whether they are free

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
 
 	"github.com/playlet-dev/playlet/actors/internal/topology"
@@ -86,4 +87,33 @@ func TestTakeFrom(t *testing.T) {
 	if _, err := (Static{topology: shape{2, 2, 1, 2, 1}.topology()}).takeFrom(1, cpuset.New(0), 2); err == nil {
 		t.Error("two CPUs were taken from one")
 	}
+}
+
+// allocatePod allocates to all containers of a pod, like the resources actor. After an error the pod has no CPUs.
+func (m *Manager) allocatePod(t *testing.T, pod *v1.Pod) error {
+	m.Fit(pod)
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		if err := m.Allocate(t.Context(), pod, &c, topology.Result{}); err != nil {
+			m.Release(string(pod.UID))
+			return err
+		}
+	}
+	if err := m.Commit(); err != nil {
+		m.Release(string(pod.UID))
+		return err
+	}
+	return nil
+}
+
+// allocatePod is the same for the policy.
+func (p Static) allocatePod(g Given, pod *v1.Pod) (Given, error) {
+	g = g.fitting(pod)
+	before := g
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		var err error
+		if g, err = p.Allocate(g, pod, &c, topology.Result{}); err != nil {
+			return before, err
+		}
+	}
+	return g, nil
 }

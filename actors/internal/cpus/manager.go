@@ -1,13 +1,9 @@
 package cpus
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,7 +13,6 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/statefile"
 	"github.com/playlet-dev/playlet/cri/translate"
-	"github.com/playlet-dev/playlet/messages"
 )
 
 // The policies [cpuManagerPolicy].
@@ -193,102 +188,11 @@ func (m *Manager) Release(uid string) {
 	}
 }
 
-// Allocate gives the containers of a pod their exclusive CPUs, and records that on disk. Containers that have theirs keep them.
-// After an error the pod has no CPUs.
-func (m *Manager) Allocate(_ context.Context, pod *v1.Pod) error {
-	if m.static == nil || !Asks(pod) {
-		return nil
-	}
-	if err := m.allocate(pod); err != nil {
-		return err
-	}
-	err := m.file.Flush()
-	if err == nil {
-		return nil
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.change(m.given.Keep(func(uid string) bool { return uid != string(pod.UID) }))
-	return fmt.Errorf("failed to write checkpoint file %q: %w", File, err)
-}
-
 // Lacks reports whether the pod asks for exclusive CPUs and has none.
 func (m *Manager) Lacks(pod *v1.Pod) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.static != nil && Asks(pod) && len(m.given[string(pod.UID)]) == 0
-}
-
-func (m *Manager) allocate(pod *v1.Pod) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	had, cores := m.given[string(pod.UID)], m.static.options.FullCores
-	next, err := m.static.Allocate(m.given, pod)
-	if err != nil {
-		if len(next[string(pod.UID)]) < len(had) {
-			m.change(next)
-			m.file.FlushLater()
-		}
-		refusal, _ := errors.AsType[Refusal](err)
-		metrics.PinningRequests.WithLabelValues().Add(float64(asking(pod, refusal.Container)))
-		metrics.PinningErrors.WithLabelValues().Inc()
-		if cores {
-			metrics.Unaligned.WithLabelValues(metrics.ByContainer, metrics.PhysicalCPU).Inc()
-		}
-		return m.explained(refusal)
-	}
-	n := float64(asking(pod, ""))
-	metrics.PinningRequests.WithLabelValues().Add(n)
-	if cores { // guaranteed by full-pcpus-only
-		metrics.Aligned.WithLabelValues(metrics.ByContainer, metrics.PhysicalCPU).Add(n)
-	}
-	m.change(next)
-	for name, set := range next[string(pod.UID)] {
-		if _, before := had[name]; !before && len(m.static.topology.sizes(set.List(), cache)) == 1 {
-			metrics.Aligned.WithLabelValues(metrics.ByContainer, metrics.UncoreCache).Inc()
-		}
-	}
-	return nil
-}
-
-// refused is a Refusal with its cause.
-type refused struct {
-	Refusal
-	cause messages.Cause
-}
-
-// Cause implements messages.CauseError.
-func (r refused) Cause() messages.Cause { return r.cause }
-
-// Unwrap returns the Refusal.
-func (r refused) Unwrap() error { return r.Refusal }
-
-// explained adds the cause: the requested and the free CPUs, and the pods that hold the others. The caller holds mu.
-func (m *Manager) explained(r Refusal) error {
-	all, usable := m.given.All(), m.static.Allocatable()
-	detail := fmt.Sprintf("container %s requests %d, and %d of %d are free", r.Container, r.Requested,
-		usable.Difference(all).Size()-r.Others, usable.Size())
-	var holders []string
-	for uid, has := range m.given {
-		name := m.names[uid]
-		if name == "" {
-			name = "the pod with UID " + uid
-		}
-		holders = append(holders, fmt.Sprintf("%s has %d", name, Given{"": has}.All().Size()))
-	}
-	slices.Sort(holders)
-	if r.Others > 0 {
-		holders = append(holders, fmt.Sprintf("other containers of the pod have %d", r.Others))
-	}
-	if len(holders) > 0 {
-		detail += "; " + strings.Join(holders, ", ")
-	}
-	code := messages.CauseNoCPUs
-	if r.Reason == ReasonAlignment {
-		code = messages.CauseNoCores
-		detail = fmt.Sprintf("a core has %d CPUs; %s", m.static.topology.PerCore(), detail)
-	}
-	return refused{r, messages.Cause{Code: code, Detail: detail, Text: r.Message}}
 }
 
 // Pin returns the CPUs that a container runs on.

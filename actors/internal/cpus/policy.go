@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
 
+	"github.com/playlet-dev/playlet/actors/internal/topology"
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
@@ -127,7 +128,8 @@ func (g Given) Keep(holds func(uid string) bool) Given {
 	return out
 }
 
-// fitting returns the assignments without those of the pod's containers that request another number of CPUs. It is a copy.
+// fitting returns the assignments without those of the pod's containers that request another number of CPUs: a static pod keeps
+// its UID when its manifest changes. It is a copy.
 func (g Given) fitting(pod *v1.Pod) Given {
 	uid := string(pod.UID)
 	requests := map[string]int{}
@@ -177,46 +179,53 @@ type Refusal struct {
 
 func (r Refusal) Error() string { return r.Message }
 
-// Allocate adds the exclusive CPUs of a pod. Containers that have theirs keep them. Others of the pod are released: a static pod
-// keeps its UID when its manifest changes. The pod gets all or a Refusal; then it has none that it had for another request.
-func (p Static) Allocate(g Given, pod *v1.Pod) (Given, error) {
-	uid := string(pod.UID)
-	g = g.fitting(pod)
+// Allocate adds the exclusive CPUs of a container, from the nodes of the merged hint if possible. One that has its CPUs keeps
+// them. The error is a Refusal, or a topology.ChangedError.
+func (p Static) Allocate(g Given, pod *v1.Pod, c *v1.Container, hint topology.Result) (Given, error) {
+	uid, n := string(pod.UID), Exclusive(pod, c)
+	if _, had := g[uid][c.Name]; had || n == 0 {
+		return g, nil
+	}
+	set, err := p.choose(g, n, g.reusable(pod, c), hint)
+	if _, changed := errors.AsType[topology.ChangedError](err); changed {
+		return g, err
+	}
+	if refusal, refused := errors.AsType[Refusal](err); refused {
+		refusal.Container, refusal.Requested, refusal.Others = c.Name, n, Given{"": g[uid]}.All().Size()
+		return g, refusal
+	}
 	has := maps.Clone(g[uid])
 	if has == nil {
 		has = map[string]cpuset.CPUSet{}
 	}
+	has[c.Name] = set
 	out := maps.Clone(g)
-	var reuse cpuset.CPUSet
+	if out == nil {
+		out = Given{}
+	}
+	out[uid] = has
+	return out, nil
+}
+
+// reusable returns the CPUs of a pod's init containers that a container may reuse: those that no container between has.
+func (g Given) reusable(pod *v1.Pod, c *v1.Container) (reuse cpuset.CPUSet) {
 	for i, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for j := range list {
-			c := &list[j]
-			n := Exclusive(pod, c)
-			if n == 0 {
-				continue
+			one := &list[j]
+			if one.Name == c.Name {
+				return reuse
 			}
-			set, had := has[c.Name]
-			if !had {
-				var err error
-				if set, err = p.choose(out, n, reuse); err != nil {
-					refusal, _ := errors.AsType[Refusal](err)
-					refusal.Container, refusal.Requested, refusal.Others = c.Name, n, Given{"": has}.All().Size()
-					return g, refusal
-				}
-				has[c.Name] = set
-				out[uid] = has
-			}
-			if i == 0 && !translate.RestartsAlways(c) {
+			if set := g[string(pod.UID)][one.Name]; i == 0 && !translate.RestartsAlways(one) {
 				reuse = reuse.Union(set)
 			} else {
 				reuse = reuse.Difference(set)
 			}
 		}
 	}
-	return out, nil
+	return reuse
 }
 
-func (p Static) choose(g Given, n int, reuse cpuset.CPUSet) (cpuset.CPUSet, error) {
+func (p Static) choose(g Given, n int, reuse cpuset.CPUSet, hint topology.Result) (cpuset.CPUSet, error) {
 	shared := p.Shared(g)
 	if per := p.topology.PerCore(); p.options.FullCores {
 		if n%per != 0 {
@@ -233,7 +242,12 @@ func (p Static) choose(g Given, n int, reuse cpuset.CPUSet) (cpuset.CPUSet, erro
 		}
 		shared = shared.Difference(siblings)
 	}
-	set, err := Take(p.topology, shared.Difference(p.reserved).Union(reuse), n, p.options)
+	free := shared.Difference(p.reserved).Union(reuse)
+	if hint.Preferred && hint.Nodes != 0 && p.topology.within(p.alignment(hint.Nodes), free).Size() < n {
+		return cpuset.CPUSet{}, topology.ChangedError{Err: Refusal{Message: fmt.Sprintf(
+			"not enough cpus available on the NUMA nodes %s: requested=%d", hint.Nodes, n)}}
+	}
+	set, err := p.takeFrom(hint.Nodes, free, n)
 	if err != nil {
 		return set, Refusal{Message: err.Error()}
 	}
@@ -241,21 +255,24 @@ func (p Static) choose(g Given, n int, reuse cpuset.CPUSet) (cpuset.CPUSet, erro
 }
 
 // Asks reports whether a container of the pod has CPUs to itself under the static policy.
-func Asks(pod *v1.Pod) bool { return asking(pod, "") > 0 }
+func Asks(pod *v1.Pod) bool { return ofPod(pod) > 0 }
 
-// asking counts the containers that have CPUs to themselves, in the order of allocation and up to the named one.
-func asking(pod *v1.Pod, last string) (n int) {
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			if Exclusive(pod, &list[i]) > 0 {
-				n++
-			}
-			if list[i].Name == last {
-				return n
-			}
+// ofPod returns the number of CPUs that a pod has at most at a time: those of its containers and sidecars, or of an init
+// container with the sidecars before it.
+func ofPod(pod *v1.Pod) int {
+	sidecars, inits, sum := 0, 0, 0
+	for i := range pod.Spec.InitContainers {
+		n := Exclusive(pod, &pod.Spec.InitContainers[i])
+		if translate.RestartsAlways(&pod.Spec.InitContainers[i]) {
+			sidecars += n
+		} else {
+			inits = max(inits, sidecars+n)
 		}
 	}
-	return n
+	for i := range pod.Spec.Containers {
+		sum += Exclusive(pod, &pod.Spec.Containers[i])
+	}
+	return max(inits, sidecars+sum)
 }
 
 // Exclusive returns the number of CPUs that a container has to itself under the static policy. It is 0 for pods with resources at

@@ -156,14 +156,14 @@ func TestAllocate(t *testing.T) {
 			"app0", 8, 0}},
 	} {
 		p := newStatic(t, single, cpuset.New(0), 0, c.o)
-		got, err := p.Allocate(nil, c.pod)
+		got, err := p.allocatePod(nil, c.pod)
 		var refusal Refusal
 		errors.As(err, &refusal)
 		if show(got["u"]) != c.want || p.Shared(got).String() != c.shared || refusal != c.err {
 			t.Errorf("%s: got %s, shared %s, %v; want %s, shared %s, %v", c.about, show(got["u"]), p.Shared(got), err, c.want,
 				c.shared, c.err)
 		}
-		if again, _ := p.Allocate(got, c.pod); show(again["u"]) != c.want {
+		if again, _ := p.allocatePod(got, c.pod); show(again["u"]) != c.want {
 			t.Errorf("%s: a second time %s", c.about, show(again["u"]))
 		}
 	}
@@ -173,16 +173,16 @@ func TestAllocate(t *testing.T) {
 // theirs; the others keep them.
 func TestAllocate_ChangedRequest(t *testing.T) {
 	p := newStatic(t, shape{1, 1, 1, 4, 2}.topology(), cpuset.New(0), 0, Options{})
-	had, err := p.Allocate(nil, newPod("u", "app 1", "app 2", "app 1"))
+	had, err := p.allocatePod(nil, newPod("u", "app 1", "app 2", "app 1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	kept := had["u"]["app0"]
-	got, err := p.Allocate(had, newPod("u", "app 1", "app 3"))
+	got, err := p.allocatePod(had, newPod("u", "app 1", "app 3"))
 	if err != nil || len(got["u"]) != 2 || !got["u"]["app0"].Equals(kept) || got["u"]["app1"].Size() != 3 || p.Shared(got).Size() != 4 {
 		t.Errorf("got %s of %s, shared %s, %v", show(got["u"]), show(had["u"]), p.Shared(got), err)
 	}
-	got, err = p.Allocate(had, newPod("u", "app 9"))
+	got, err = p.allocatePod(had, newPod("u", "app 9"))
 	if err == nil || len(got["u"]) > 0 || p.Shared(got).Size() != 8 {
 		t.Errorf("got %s after a refusal, shared %s, %v", show(got["u"]), p.Shared(got), err)
 	}
@@ -194,11 +194,11 @@ func TestAllocate_ChangedRequest(t *testing.T) {
 // Siblings of reserved CPUs stay unused under full-pcpus-only, even where they would save a NUMA crossing.
 func TestAllocate_FullCoresBesideReserved(t *testing.T) {
 	p := newStatic(t, shape{2, 1, 1, 3, 2}.topology(), cpuset.New(0, 1), 0, Options{FullCores: true})
-	g, err := p.Allocate(nil, newPod("u", "app 4"))
+	g, err := p.allocatePod(nil, newPod("u", "app 4"))
 	if err != nil || show(g["u"]) != "app0=3-4,9-10" {
 		t.Fatalf("first pod: %s, %v", show(g["u"]), err)
 	}
-	if g, err = p.Allocate(g, newPod("v", "app 4")); err != nil || show(g["v"]) != "app0=2,5,8,11" {
+	if g, err = p.allocatePod(g, newPod("v", "app 4")); err != nil || show(g["v"]) != "app0=2,5,8,11" {
 		t.Errorf("second pod: %s, %v", show(g["v"]), err)
 	}
 }
@@ -256,7 +256,7 @@ func TestStatic_NoCPUIsGivenTwiceOrLost(t *testing.T) {
 					spec = append(spec, fmt.Sprintf("%s %d", kind, rapid.IntRange(1, 4).Draw(t, "cpus")))
 				}
 				pod := newPod(uid, spec...)
-				next, err := p.Allocate(g, pod)
+				next, err := p.allocatePod(g, pod)
 				if _, changed := next[uid]; changed == (err != nil) {
 					t.Fatalf("pod %v: got %v with error %v", spec, next[uid], err)
 				}

@@ -13,6 +13,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/internal/topology"
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
@@ -44,27 +45,32 @@ func (m *Manager) Release(uid string) {
 	})
 }
 
-// Allocate allocates the devices that the containers of a pod request, through their plugins, and records them. Earlier
-// allocations stay. After an error the pod has no devices. Calls for one pod must not run concurrently.
-func (m *Manager) Allocate(ctx context.Context, pod *v1.Pod) error {
-	var err error
+// Fit releases the devices of a static pod's containers that request another number of them.
+func (m *Manager) Fit(pod *v1.Pod) {
 	if translate.IsStatic(pod) {
 		m.locked(func() { m.inventory.fit(pod) })
 	}
-	for c, reuse := range m.containers(pod) {
-		if err = m.allocateContainer(ctx, pod, c, reuse); err != nil {
-			break
+}
+
+// Allocate allocates the devices that a container of a pod requests, through their plugins. Earlier allocations stay. Calls for
+// one pod must not run concurrently. After an error the caller releases the pod's devices.
+func (m *Manager) Allocate(ctx context.Context, pod *v1.Pod, c *v1.Container, hint topology.Result) error {
+	names, counts := m.asks(c.Resources.Limits)
+	if len(names) == 0 {
+		return nil
+	}
+	reuse := m.reuse(pod, c)
+	for _, name := range names {
+		if err := m.allocate(ctx, request{holder{string(pod.UID), c.Name}, name, counts[name], reuse[name], hint}); err != nil {
+			return err
 		}
 	}
-	m.locked(func() {
-		if err != nil {
-			m.inventory.retain(func(uid string) bool { return uid != string(pod.UID) })
-		}
-		m.put()
-	})
-	if err != nil {
-		return err
-	}
+	return nil
+}
+
+// Commit writes the allocations to the disk.
+func (m *Manager) Commit() error {
+	m.locked(m.put)
 	if err := m.file.Flush(); err != nil {
 		return fmt.Errorf("failed to write checkpoint file %q: %w", m.path(), err)
 	}
@@ -102,26 +108,16 @@ func (m *Manager) reusable(reuse map[string][]string, h holder, may bool) {
 	}
 }
 
-// asks are the plugins' resources that a container asks for, in order, with how many of each. Requests are the same as limits.
-func (m *Manager) asks(c *v1.Container) (names []string, counts map[string]int) {
+// asks are the plugins' resources in a container's or pod's limits, in order, with how many of each. Requests are the same as
+// limits.
+func (m *Manager) asks(limits v1.ResourceList) (names []string, counts map[string]int) {
 	counts = map[string]int{}
-	for name, q := range c.Resources.Limits {
+	for name, q := range limits {
 		if q.Value() > 0 && m.IsDevice(name) {
 			counts[string(name)] = int(q.Value())
 		}
 	}
 	return slices.Sorted(maps.Keys(counts)), counts
-}
-
-func (m *Manager) allocateContainer(ctx context.Context, pod *v1.Pod, c *v1.Container, reuse map[string][]string) error {
-	names, counts := m.asks(c)
-	for _, name := range names {
-		r := request{holder{string(pod.UID), c.Name}, name, counts[name], reuse[name]}
-		if err := m.allocate(ctx, r); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // allocate gives a container devices of one resource. They are reserved while the plugin is asked, so that others may be served

@@ -13,6 +13,7 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/devices/checkpoint"
+	"github.com/playlet-dev/playlet/actors/internal/topology"
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
@@ -31,7 +32,7 @@ const preStartTimeout = pluginapi.KubeletPreStartContainerRPCTimeoutInSecs * tim
 // Prepare returns the configuration for each creation of a container. It calls PreStartContainer on plugins that request it.
 // After the loss of a checkpoint, it allocates the missing devices.
 func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, c *v1.Container) (Given, error) {
-	names, counts := m.asks(c)
+	names, counts := m.asks(c.Resources.Limits)
 	if len(names) == 0 {
 		return Given{}, nil
 	}
@@ -39,7 +40,7 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, c *v1.Container) (Gi
 	allocated := false
 	for _, name := range names {
 		if m.has(h, name).answer == nil {
-			if err := m.allocate(ctx, request{h, name, counts[name], m.reuse(pod, c)[name]}); err != nil {
+			if err := m.allocate(ctx, request{h, name, counts[name], m.reuse(pod, c)[name], topology.Result{}}); err != nil {
 				return Given{}, err
 			}
 			allocated = true

@@ -3,15 +3,54 @@ package devices
 import (
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+
 	"github.com/playlet-dev/playlet/actors/internal/topology"
 )
 
-// hints returns the sets of NUMA nodes whose devices satisfy a request. aligns is false if no device of the resource reports a
-// node: then the resource has no preference. Only nodes with devices are considered. A device of several nodes belongs to each of
-// them; one without a node belongs to none. The preferred sets have as few nodes as the resource's devices need, whether they are
-// free or not.
-func (b *inventory) hints(r request) (out []topology.Hint, aligns bool) {
-	k := b.resources[r.resource]
+// Hints returns the hints for a container, or for the whole pod if it is nil. A resource without a preference has no request.
+func (m *Manager) Hints(pod *v1.Pod, c *v1.Container) (out []topology.Request) {
+	var limits v1.ResourceList
+	var reuse map[string][]string
+	h := holder{uid: string(pod.UID)}
+	if c != nil {
+		limits, h.container, reuse = c.Resources.Limits, c.Name, m.reuse(pod, c)
+	} else {
+		limits = resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{ExcludeOverhead: true})
+	}
+	names, counts := m.asks(limits)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range names {
+		had := m.inventory.given[h][name].ids()
+		if c == nil {
+			had = m.inventory.ofPod(h.uid, name)
+		}
+		if hints, aligns := m.inventory.hints(name, counts[name], had, reuse[name]); aligns {
+			out = append(out, topology.Request{Resource: name, Hints: hints})
+		}
+	}
+	return out
+}
+
+// ofPod returns the devices of a pod, in order.
+func (b *inventory) ofPod(uid, name string) (ids []string) {
+	for h, has := range b.given {
+		if h.uid == uid {
+			ids = append(ids, has[name].ids()...)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// hints returns the sets of NUMA nodes whose devices satisfy a request for a number of them. had are the allocated ones. aligns
+// is false if no device of the resource reports a node: then the resource has no preference. Only nodes with devices are
+// considered. A device of several nodes belongs to each of them; one without a node belongs to none. The preferred sets have as
+// few nodes as the resource's devices need, whether they are free or not.
+func (b *inventory) hints(name string, count int, had, reuse []string) (out []topology.Hint, aligns bool) {
+	k := b.resources[name]
 	if k == nil {
 		return nil, false
 	}
@@ -22,14 +61,16 @@ func (b *inventory) hints(r request) (out []topology.Hint, aligns bool) {
 	if all == 0 {
 		return nil, false
 	}
-	usable, reuse := b.given[r.holder][r.resource].ids(), []string(nil)
+	usable := had
 	switch {
-	case len(usable) == 0:
-		usable, reuse = b.free(r.resource), r.reuse
-	case len(usable) != r.count:
+	case len(had) == 0:
+		usable = b.free(name)
+	case len(had) != count:
 		return nil, true
+	default:
+		reuse = nil
 	}
-	if len(usable)+len(reuse) < r.count {
+	if len(usable)+len(reuse) < count {
 		return nil, true
 	}
 	least := all.Len()
@@ -41,7 +82,7 @@ func (b *inventory) hints(r request) (out []topology.Hint, aligns bool) {
 				total++
 			}
 		}
-		if total >= r.count {
+		if total >= count {
 			least = min(least, mask.Len())
 		}
 		for _, id := range slices.Concat(reuse, usable) {
@@ -50,7 +91,7 @@ func (b *inventory) hints(r request) (out []topology.Hint, aligns bool) {
 			}
 		}
 		outside := func(id string) bool { return len(k.devices[id].nodes) > 0 && !in(id) }
-		if matching >= r.count && !slices.ContainsFunc(reuse, outside) {
+		if matching >= count && !slices.ContainsFunc(reuse, outside) {
 			out = append(out, topology.Hint{Nodes: mask})
 		}
 	}

@@ -1,8 +1,11 @@
 package devices
 
 import (
+	"context"
 	"slices"
 	"testing"
+
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/topology"
 )
@@ -34,7 +37,7 @@ func TestHints(t *testing.T) {
 	} {
 		b := newInventory()
 		b.resources["r"] = &resourceState{devices: c.devices, usable: c.usable, listed: true}
-		got, aligns := b.hints(request{holder{"u", "c"}, "r", c.count, c.reuse})
+		got, aligns := b.hints("r", c.count, nil, c.reuse)
 		if aligns != c.aligns || !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %v, aligns %v, want %v, %v", name, got, aligns, c.want, c.aligns)
 		}
@@ -45,3 +48,17 @@ func TestHints(t *testing.T) {
 		t.Errorf("split into %v, %v and %v", on0, off, without)
 	}
 }
+
+// allocatePod allocates to all containers of a pod, like the resources actor. After an error the pod has no devices.
+func (m *Manager) allocatePod(ctx context.Context, pod *v1.Pod) (err error) {
+	m.Fit(pod)
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		if err := m.Allocate(ctx, pod, &c, topology.Result{}); err != nil {
+			m.Release(string(pod.UID))
+			return err
+		}
+	}
+	return m.Commit()
+}
+
+var noHint topology.Result

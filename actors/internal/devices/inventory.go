@@ -11,6 +11,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/playlet-dev/playlet/actors/internal/devices/checkpoint"
+	"github.com/playlet-dev/playlet/actors/internal/topology"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -104,6 +105,7 @@ type request struct {
 	resource string
 	count    int
 	reuse    []string // devices of the pod's init containers
+	hint     topology.Result
 }
 
 // need is the part of a request that is not allocated yet; zero if the request is met.
@@ -149,7 +151,27 @@ func (b *inventory) needs(r request, now time.Time) (n need, met bool, err error
 		return need{}, false, cause.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d",
 			r.resource, n.rest, len(n.free))
 	}
-	return n, false, nil
+	n, err = n.align(k, r)
+	return n, false, err
+}
+
+// align takes free devices on the nodes of the merged hint first. If there are too few, others complete them, unless the hint
+// is a preferred one: it was given when there were enough.
+func (n need) align(k *resourceState, r request) (need, error) {
+	if r.hint.Nodes == 0 {
+		return n, nil
+	}
+	on, off, without := k.byAffinity(n.free, r.hint.Nodes)
+	switch {
+	case len(on) > n.rest:
+		n.free = on
+		return n, nil
+	case len(on) < n.rest && r.hint.Preferred:
+		return need{}, topology.ChangedError{Err: fmt.Errorf("requested number of devices unavailable for %s on the "+
+			"NUMA nodes %s. Requested: %d, Available: %d", r.resource, r.hint.Nodes, n.rest, len(on))}
+	}
+	n.first, n.rest, n.free = slices.Concat(n.first, on), n.rest-len(on), slices.Concat(off, without)
+	return n, nil
 }
 
 // pick chooses devices: the container's earlier and reusable ones first, then the plugin's preference among free ones, then

@@ -87,7 +87,7 @@ func TestWhichDevicesARequestGets(t *testing.T) {
 		if c.own != nil {
 			b.give("u", "c", c.own...)
 		}
-		n, met, err := b.needs(request{holder{"u", "c"}, gpu, c.count, c.reuse}, late)
+		n, met, err := b.needs(request{holder{"u", "c"}, gpu, c.count, c.reuse, noHint}, late)
 		got := strings.Join(n.pick(c.preferred), " ")
 		switch {
 		case err != nil:

@@ -168,7 +168,7 @@ func TestADeviceIsAllocatedAndKept(t *testing.T) {
 	r.await(2, 2)
 	pod := asks("u", "1", ":c")
 	for range 2 { // asking again is the same question
-		if err := r.Allocate(t.Context(), pod); err != nil {
+		if err := r.allocatePod(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -195,21 +195,21 @@ func TestADeviceIsAllocatedAndKept(t *testing.T) {
 	r.start()
 	expect("restarted, without its plugin", 1) // the plugin has not registered since, so it is not called
 	r.await(0, 0)
-	if err := r.Allocate(t.Context(), asks("v", "1", ":c")); err == nil || !strings.Contains(err.Error(), "no healthy devices present") {
+	if err := r.allocatePod(t.Context(), asks("v", "1", ":c")); err == nil || !strings.Contains(err.Error(), "no healthy devices present") {
 		t.Errorf("another got a device: %v", err)
 	}
 	p.Stop()
 	r.begin(p)
 	r.await(2, 2)
 	expect("restarted, with its plugin", 2)
-	if err := r.Allocate(t.Context(), asks("v", "2", ":c")); err == nil || !strings.Contains(err.Error(), "Requested: 2, Available: 1") {
+	if err := r.allocatePod(t.Context(), asks("v", "2", ":c")); err == nil || !strings.Contains(err.Error(), "Requested: 2, Available: 1") {
 		t.Errorf("more than are free: %v", err)
 	}
-	if err := r.Allocate(t.Context(), asks("w", "1", ":c")); err != nil || r.ids("w", "c")[0] != "b" {
+	if err := r.allocatePod(t.Context(), asks("w", "1", ":c")); err != nil || r.ids("w", "c")[0] != "b" {
 		t.Errorf("%v: %v", r.ids("w", "c"), err)
 	}
 	r.Retain(map[string]string{"w": "w"})
-	if err := r.Allocate(t.Context(), asks("v", "1", ":c")); err != nil || r.ids("v", "c")[0] != "a" {
+	if err := r.allocatePod(t.Context(), asks("v", "1", ":c")); err != nil || r.ids("v", "c")[0] != "a" {
 		t.Errorf("what a pod gave back: %v: %v", r.ids("v", "c"), err)
 	}
 	r.Release("v")
@@ -228,7 +228,7 @@ func TestInitContainersLendTheirDevices(t *testing.T) {
 	r := newRig(t)
 	r.begin(r.plugin("a", "b", "c"))
 	r.await(3, 3)
-	if err := r.Allocate(t.Context(), asks("u", "1", "i:first", "s:side", "i:second", ":app", ":other")); err != nil {
+	if err := r.allocatePod(t.Context(), asks("u", "1", "i:first", "s:side", "i:second", ":app", ":other")); err != nil {
 		t.Fatal(err)
 	}
 	for container, want := range map[string]string{"first": "a", "side": "a", "second": "b", "app": "b", "other": "c"} {
@@ -255,7 +255,7 @@ func TestAPodThatGoesIsNotAskedForAnyMore(t *testing.T) {
 	}
 	r.begin(p)
 	r.await(2, 2)
-	if err := r.Allocate(t.Context(), asks("u", "1", ":c", ":d")); err == nil || len(p.Asked()) != 1 {
+	if err := r.allocatePod(t.Context(), asks("u", "1", ":c", ":d")); err == nil || len(p.Asked()) != 1 {
 		t.Errorf("asked for %v: %v", p.Asked(), err)
 	}
 }
@@ -272,7 +272,7 @@ func TestAPodThatIsRefusedHasNothing(t *testing.T) {
 	}
 	r.begin(p)
 	r.await(2, 2)
-	if err := r.Allocate(t.Context(), asks("u", "1", ":c", ":d")); err == nil || !strings.Contains(err.Error(), "b is on fire") {
+	if err := r.allocatePod(t.Context(), asks("u", "1", ":c", ":d")); err == nil || !strings.Contains(err.Error(), "b is on fire") {
 		t.Errorf("%v", err)
 	}
 	if r.ids("u", "c") != nil || r.ids("u", "d") != nil {
@@ -286,7 +286,7 @@ func TestAPanicOverAListIsOvercome(t *testing.T) {
 	p := r.plugin("a")
 	r.begin(p)
 	r.await(1, 1)
-	if err := r.Allocate(t.Context(), asks("u", "1", ":c")); err != nil {
+	if err := r.allocatePod(t.Context(), asks("u", "1", ":c")); err != nil {
 		t.Fatal(err)
 	}
 	called := make(chan struct{})
@@ -317,7 +317,7 @@ func TestPreferredDevices(t *testing.T) {
 	}
 	r.begin(p)
 	r.await(3, 3)
-	if err := r.Allocate(t.Context(), asks("u", "2", ":c")); err != nil || !slices.Equal(r.ids("u", "c"), []string{"b", "c"}) {
+	if err := r.allocatePod(t.Context(), asks("u", "2", ":c")); err != nil || !slices.Equal(r.ids("u", "c"), []string{"b", "c"}) {
 		t.Errorf("%v: %v", r.ids("u", "c"), err)
 	}
 }
@@ -338,9 +338,9 @@ func TestASlowPluginKeepsNobodyElse(t *testing.T) {
 	r.begin(p)
 	r.await(2, 2)
 	done := make(chan error, 1)
-	go func() { done <- r.Allocate(t.Context(), asks("u", "1", ":c")) }()
+	go func() { done <- r.allocatePod(t.Context(), asks("u", "1", ":c")) }()
 	<-asked
-	if err := r.Allocate(t.Context(), asks("v", "1", ":c")); err != nil || r.ids("v", "c")[0] != "b" {
+	if err := r.allocatePod(t.Context(), asks("v", "1", ":c")); err != nil || r.ids("v", "c")[0] != "b" {
 		t.Errorf("%v: %v", r.ids("v", "c"), err)
 	}
 	close(slow)
@@ -355,7 +355,7 @@ func TestHealth(t *testing.T) {
 	p := r.plugin("a", "b")
 	r.begin(p)
 	r.await(2, 2)
-	if err := r.Allocate(t.Context(), asks("u", "1", ":c")); err != nil {
+	if err := r.allocatePod(t.Context(), asks("u", "1", ":c")); err != nil {
 		t.Fatal(err)
 	}
 	lists := r.lists.Load()
@@ -418,7 +418,7 @@ func TestADamagedCheckpoint(t *testing.T) {
 	if _, err := os.Stat(path + ".corrupt"); err != nil {
 		t.Error(err)
 	}
-	if err := m.Allocate(context.Background(), asks("u", "1", ":c")); err != nil {
+	if err := m.allocatePod(context.Background(), asks("u", "1", ":c")); err != nil {
 		t.Errorf("of no plugin's resource nothing is allocated: %v", err)
 	}
 	if err := m.Clear(); err != nil {
@@ -464,17 +464,17 @@ func TestAStaticPodChangesItsRequest(t *testing.T) {
 	}{
 		{static("1", ":c"), "[a] []"}, {static("2", ":c"), "[a b] []"}, {static("1", ":other"), "[] [a]"}, {static("0", ":c"), "[] []"},
 	} {
-		if err := r.Allocate(t.Context(), c.pod); err != nil {
+		if err := r.allocatePod(t.Context(), c.pod); err != nil {
 			t.Fatal(err)
 		}
 		if got := fmt.Sprint(r.ids("u", "c"), r.ids("u", "other")); got != c.want {
 			t.Errorf("got devices %s, want %s", got, c.want)
 		}
 	}
-	if err := r.Allocate(t.Context(), asks("v", "1", ":c")); err != nil {
+	if err := r.allocatePod(t.Context(), asks("v", "1", ":c")); err != nil {
 		t.Fatal(err)
 	}
-	err := r.Allocate(t.Context(), asks("v", "2", ":c"))
+	err := r.allocatePod(t.Context(), asks("v", "2", ":c"))
 	if err == nil || !strings.Contains(err.Error(), "changed request for resource") {
 		t.Errorf("a pod of the API server: %v", err)
 	}
@@ -488,7 +488,7 @@ func TestAllocate_Causes(t *testing.T) {
 	r.await(2, 2)
 	expect := func(code messages.CauseCode, detail string) {
 		t.Helper()
-		err := r.Allocate(t.Context(), asks("v", "2", ":c"))
+		err := r.allocatePod(t.Context(), asks("v", "2", ":c"))
 		if err == nil {
 			t.Fatal("the devices are allocated")
 		}
@@ -496,7 +496,7 @@ func TestAllocate_Causes(t *testing.T) {
 			t.Errorf("got cause %+v, want %s, %s", c, code, detail)
 		}
 	}
-	if err := r.Allocate(t.Context(), asks("u", "1", ":c")); err != nil {
+	if err := r.allocatePod(t.Context(), asks("u", "1", ":c")); err != nil {
 		t.Fatal(err)
 	}
 	expect(messages.CauseNoDevices, "container c requests 2, and 1 of 2 are free")

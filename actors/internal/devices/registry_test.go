@@ -64,7 +64,7 @@ func TestRegistry_ThePluginIsItsSocket(t *testing.T) {
 	if s := r.status(p); !s.GetPluginRegistered() || s.GetError() != "" {
 		t.Errorf("notified of %v", s)
 	}
-	if err := r.Allocate(t.Context(), asks("u", "1", ":c")); err != nil {
+	if err := r.allocatePod(t.Context(), asks("u", "1", ":c")); err != nil {
 		t.Fatal(err)
 	}
 	r.stop()
@@ -78,7 +78,7 @@ func TestRegistry_ThePluginIsItsSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.await(2, 0)
-	if err := r.Allocate(t.Context(), asks("v", "1", ":c")); err == nil || !strings.Contains(err.Error(), "no healthy devices present") {
+	if err := r.allocatePod(t.Context(), asks("v", "1", ":c")); err == nil || !strings.Contains(err.Error(), "no healthy devices present") {
 		t.Errorf("without its plugin: %v", err)
 	}
 	p.Stop()
@@ -94,7 +94,7 @@ func TestRegistry_AnotherSocketsPluginStays(t *testing.T) {
 	r.await(1, 1)
 	r.Registry().Deregister("/other.sock", gpu)
 	r.Registry().Deregister("/other.sock", "example.com/none")
-	if err := r.Allocate(t.Context(), asks("u", "1", ":c")); err != nil {
+	if err := r.allocatePod(t.Context(), asks("u", "1", ":c")); err != nil {
 		t.Error(err)
 	}
 }

@@ -17,7 +17,9 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/cpus"
 	"github.com/playlet-dev/playlet/actors/internal/devices"
 	"github.com/playlet-dev/playlet/actors/internal/dra"
+	"github.com/playlet-dev/playlet/actors/internal/numamemory"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/internal/topology"
 	"github.com/playlet-dev/playlet/actors/internal/userns"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/translate"
@@ -52,6 +54,10 @@ type Host struct {
 	Claims *dra.Manager
 	// CPUs are the CPUs that containers have to themselves; nil means none.
 	CPUs *cpus.Manager
+	// Memory is the memory of containers by NUMA node; nil means that they use all nodes.
+	Memory *numamemory.Manager
+	// Alignment is the topology manager's policy.
+	Alignment topology.Policy
 	// Users are the ranges of pods with user namespaces of their own; nil means that this node has none.
 	Users *userns.Ranges
 	// RequestTimeout bounds one CRI call.

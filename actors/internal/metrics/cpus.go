@@ -18,14 +18,16 @@ var (
 	_ = register(cpusPerNode, 1, nil)
 
 	Aligned = counter("kubelet_container_aligned_compute_resources_count",
-		"Containers whose CPUs are aligned to a boundary of the machine.", "scope", "boundary")
+		"Containers whose resources are aligned to a boundary of the machine.", "scope", "boundary")
 	Unaligned = counter("kubelet_container_aligned_compute_resources_failure_count",
-		"Containers whose CPUs could not be aligned to a boundary of the machine.", "scope", "boundary")
+		"Containers whose resources could not be aligned to a boundary of the machine.", "scope", "boundary")
 )
 
 // Labels of Aligned and Unaligned.
 const (
 	ByContainer = "container"
+	ByPod       = "pod"
+	NUMANode    = "numa_node"
 	PhysicalCPU = "physical_cpu"
 	UncoreCache = "uncore_cache"
 )

@@ -18,6 +18,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/numamemory/checkpoint"
 	"github.com/playlet-dev/playlet/actors/internal/statefile"
 	"github.com/playlet-dev/playlet/actors/internal/topology"
@@ -176,6 +177,7 @@ func (m *Manager) Allocate(_ context.Context, pod *v1.Pod, c *v1.Container, hint
 	if m.static == nil || !Asks(pod) {
 		return nil
 	}
+	metrics.MemoryPinningRequests.WithLabelValues().Inc()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	next, err := m.static.Allocate(m.given, pod, c, hint)
@@ -183,6 +185,7 @@ func (m *Manager) Allocate(_ context.Context, pod *v1.Pod, c *v1.Container, hint
 		return err
 	}
 	if err != nil {
+		metrics.MemoryPinningErrors.WithLabelValues().Inc()
 		return messages.Cause{Code: messages.CauseNoMemory, Detail: m.static.explain(m.given, c)}.Errorf("%w", err)
 	}
 	m.change(next)

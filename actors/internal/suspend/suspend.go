@@ -23,8 +23,8 @@ var process = newMeter(sinceNow())
 
 // Total returns for how long the machine was suspended or paused since the process began. It never shrinks. A virtual machine
 // that its host pauses has no clock that shows it: it finds its wall clock ahead. So a wall clock that is set forward by ClockSet
-// or more counts as well. One that is set back by as much counts for SetBack: until it is there again, servers reject what was
-// issued before. Safe for concurrent use.
+// or more counts as well. One that is set back by as much counts for SetBack: until it is there again, servers reject
+// tokens that were issued before. Safe for concurrent use.
 func Total() time.Duration { return process.total() }
 
 // Set returns by how much the wall clock was set between two times of this process, or 0 if by less than ClockSet. A suspension
@@ -55,7 +55,7 @@ type meter struct {
 
 	mu    sync.Mutex
 	slept time.Duration // the longest suspension read
-	steps time.Duration // what the steps of the wall clock count for that no suspension explains
+	steps time.Duration // the suspensions that steps of the wall clock count for
 	seen  time.Duration // the wall clock's steps, both ways, as last taken into account
 }
 

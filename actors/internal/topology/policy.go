@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	cadvisor "github.com/google/cadvisor/lib/model"
 )
 
 // The policies [topologyManagerPolicy].
@@ -76,6 +78,30 @@ type Policy struct {
 	options Options
 }
 
+// New returns the policy of the configuration on a machine. Only policies other than none read the machine.
+func New(name string, options map[string]string, nodes func() ([]cadvisor.Node, error)) (Policy, error) {
+	o, err := ParseOptions(options)
+	if err != nil {
+		return Policy{}, fmt.Errorf("topologyManagerPolicyOptions: %w", err)
+	}
+	m := Machine{Distances: map[int][]uint64{}}
+	if name != PolicyNone {
+		all, err := nodes()
+		if err != nil {
+			return Policy{}, fmt.Errorf("topologyManagerPolicy %s: %w", name, err)
+		}
+		for _, n := range all {
+			m.Nodes |= MaskOf(n.Id)
+			m.Distances[n.Id] = n.Distances
+		}
+	}
+	p, err := NewPolicy(name, m, o)
+	if err != nil {
+		return Policy{}, fmt.Errorf("topologyManagerPolicy %s: %w", name, err)
+	}
+	return p, nil
+}
+
 // NewPolicy returns a policy. It is an error if the policy is unknown, if the machine has more nodes than the options permit, or
 // if it lacks the distances that they require.
 func NewPolicy(name string, m Machine, o Options) (Policy, error) {
@@ -96,6 +122,9 @@ func NewPolicy(name string, m Machine, o Options) (Policy, error) {
 	return Policy{name, m, o}, nil
 }
 
+// Active reports whether the policy is another than none.
+func (p Policy) Active() bool { return p.name != "" && p.name != PolicyNone }
+
 // Aligns reports whether the policy guarantees that all resources of an admitted container come from one node.
 func (p Policy) Aligns() bool { return p.name == PolicySingleNode }
 
@@ -103,8 +132,8 @@ func (p Policy) Aligns() bool { return p.name == PolicySingleNode }
 func (p Policy) Admit(requests []Request) (Result, error) {
 	var out Result
 	switch p.name {
-	case PolicyNone:
-		return Result{Preferred: true}, nil
+	case "", PolicyNone:
+		return Result{}, nil
 	case PolicySingleNode:
 		single := make([]Request, 0, len(requests))
 		for _, r := range requests {
@@ -143,7 +172,7 @@ func possible(requests []Request) []Request {
 	return out
 }
 
-// Refusal is the error of a pod without suitable NUMA nodes for its resources. Error returns the kubelet's message.
+// Refusal is the error of a pod with resources that are not on suitable NUMA nodes. Error returns the kubelet's message.
 type Refusal struct {
 	// Resource is the first resource that no suitable nodes have; empty if each has some, but not the same.
 	Resource string

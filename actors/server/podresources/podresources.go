@@ -1,6 +1,5 @@
 // Package podresources serves the kubelet's pod resources APIs v1 and v1alpha1: the pods on the node, and the devices,
-// ResourceClaims and exclusive CPUs of their containers (KEP-606, KEP-2043, KEP-3695). As there is no memory manager, its fields
-// are empty, as on a kubelet with the policy "None".
+// ResourceClaims, exclusive CPUs and memory by NUMA node of their containers (KEP-606, KEP-2043, KEP-3695).
 //
 // As with the kubelet, List of v1 omits ended pods unless the feature gate KubeletPodResourcesListUseActivePods is off. List of
 // v1alpha1 has them in any case, without devices. Get finds an ended pod, too.
@@ -43,13 +42,19 @@ type CPUs interface {
 	Allocatable() []int64
 }
 
+// Memory provides the memory of containers by NUMA node; *numamemory.Manager implements it. None of the methods blocks.
+type Memory interface {
+	Of(uid, container string) []*api.ContainerMemory
+	Allocatable() []*api.ContainerMemory
+}
+
 // Claims provides the ResourceClaims of containers; *dra.Manager implements it. Of does not block.
 type Claims interface {
 	Of(pod *v1.Pod, c *v1.Container) []*api.DynamicResource
 }
 
 // New returns the handler: gRPC over HTTP/2 without TLS. Claims may be nil. With ended, List of v1 has ended pods, too.
-func New(b *board.Board, devices Devices, cpus CPUs, claims Claims, ended bool) http.Handler {
+func New(b *board.Board, devices Devices, cpus CPUs, memory Memory, claims Claims, ended bool) http.Handler {
 	limiter := rate.NewLimiter(perSecond, burst)
 	s := grpc.NewServer(grpc.UnaryInterceptor(
 		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -58,7 +63,7 @@ func New(b *board.Board, devices Devices, cpus CPUs, claims Claims, ended bool) 
 			}
 			return next(ctx, req)
 		}))
-	l := &lister{board: b, devices: devices, cpus: cpus, claims: claims, ended: ended}
+	l := &lister{board: b, devices: devices, cpus: cpus, memory: memory, claims: claims, ended: ended}
 	api.RegisterPodResourcesListerServer(s, l)
 	v1alpha1.RegisterPodResourcesListerServer(s, &alphaLister{lister: l})
 	return s
@@ -69,6 +74,7 @@ type lister struct {
 	board   *board.Board
 	devices Devices
 	cpus    CPUs
+	memory  Memory
 	claims  Claims
 	ended   bool // List has ended pods, too
 }
@@ -106,7 +112,8 @@ func (l *lister) Get(_ context.Context, r *api.GetPodResourcesRequest) (*api.Get
 func (l *lister) GetAllocatableResources(context.Context, *api.AllocatableResourcesRequest) (*api.AllocatableResourcesResponse,
 	error) {
 	metrics.PodResources("v1", "requests_total", "requests_get_allocatable")
-	return &api.AllocatableResourcesResponse{Devices: l.devices.Allocatable(), CpuIds: l.cpus.Allocatable()}, nil
+	return &api.AllocatableResourcesResponse{Devices: l.devices.Allocatable(), CpuIds: l.cpus.Allocatable(),
+		Memory: l.memory.Allocatable()}, nil
 }
 
 // of returns a pod's containers: sidecars, then regular containers.
@@ -115,7 +122,8 @@ func (l *lister) of(p board.Pod) *api.PodResources {
 	out := &api.PodResources{Name: pod.Name, Namespace: pod.Namespace}
 	add := func(c *v1.Container) {
 		uid := string(pod.UID)
-		one := &api.ContainerResources{Name: c.Name, Devices: l.devicesOf(p, c.Name), CpuIds: l.cpus.Exclusive(uid, c.Name)}
+		one := &api.ContainerResources{Name: c.Name, Devices: l.devicesOf(p, c.Name), CpuIds: l.cpus.Exclusive(uid, c.Name),
+			Memory: l.memory.Of(uid, c.Name)}
 		if l.claims != nil && active(p) {
 			one.DynamicResources = l.claims.Of(pod, c)
 		}

@@ -48,11 +48,25 @@ func (exclusive) Exclusive(_, container string) []int64 {
 
 func (exclusive) Allocatable() []int64 { return []int64{1, 2, 3} }
 
+// placed gives each sidecar 1 byte of NUMA node 0.
+type placed struct{}
+
+func (placed) Of(_, container string) []*api.ContainerMemory {
+	if container == "side" {
+		return placed{}.Allocatable()
+	}
+	return nil
+}
+
+func (placed) Allocatable() []*api.ContainerMemory {
+	return []*api.ContainerMemory{{MemoryType: "memory", Size: 1}}
+}
+
 // TestNew_ServesBothVersions calls List of each API by its name in gRPC.
 func TestNew_ServesBothVersions(t *testing.T) {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
-	server := httptest.NewUnstartedServer(New(board.New(), named{}, exclusive{}, claimed{}, false))
+	server := httptest.NewUnstartedServer(New(board.New(), named{}, exclusive{}, placed{}, claimed{}, false))
 	server.Config.Protocols = &protocols
 	server.Start()
 	defer server.Close()
@@ -84,7 +98,7 @@ func TestWhatIsReported(t *testing.T) {
 	lingers.Phase = "terminating"
 	b.Publish(board.Snapshot{Pods: []board.Pod{pod("runs", v1.PodRunning), pod("over", v1.PodFailed), {Pod: pod("new", "").Pod},
 		lingers}})
-	l := &lister{board: b, devices: named{}, cpus: exclusive{}, claims: claimed{}}
+	l := &lister{board: b, devices: named{}, cpus: exclusive{}, memory: placed{}, claims: claimed{}}
 	list, err := l.List(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -100,20 +114,24 @@ func TestWhatIsReported(t *testing.T) {
 				for _, r := range c.GetDynamicResources() {
 					ids = append(ids, "claim-"+r.GetClaimName())
 				}
-				got = append(got, fmt.Sprint(c.GetName(), ids, c.GetCpuIds(), c.GetMemory()))
+				var memory []string
+				for _, m := range c.GetMemory() {
+					memory = append(memory, fmt.Sprint(m.GetMemoryType(), "=", m.GetSize()))
+				}
+				got = append(got, fmt.Sprint(c.GetName(), ids, c.GetCpuIds(), memory))
 			}
 		}
 		return got
 	}
 	got := words(list)
-	if want := "ns/runs side[u-side claim-u-side] [1] [] app[u-app claim-u-app] [] [] ns/new side[u-side claim-u-side] [1] [] " +
-		"app[u-app claim-u-app] [] [] ns/ends side[u-side claim-u-side] [1] [] app[u-app claim-u-app] [] []"; strings.Join(got, " ") != want {
+	if want := "ns/runs side[u-side claim-u-side] [1] [memory=1] app[u-app claim-u-app] [] [] ns/new side[u-side claim-u-side] [1] [memory=1] " +
+		"app[u-app claim-u-app] [] [] ns/ends side[u-side claim-u-side] [1] [memory=1] app[u-app claim-u-app] [] []"; strings.Join(got, " ") != want {
 		t.Errorf("%s, want %s", strings.Join(got, " "), want)
 	}
-	all := &lister{board: b, devices: named{}, cpus: exclusive{}, claims: claimed{}, ended: true}
+	all := &lister{board: b, devices: named{}, cpus: exclusive{}, memory: placed{}, claims: claimed{}, ended: true}
 	list, err = all.List(t.Context(), nil)
 	if got := strings.Join(words(list), " "); err != nil || len(list.GetPodResources()) != 4 ||
-		!strings.Contains(got, "ns/over side[] [1] [] app[] [] []") {
+		!strings.Contains(got, "ns/over side[] [1] [memory=1] app[] [] []") {
 		t.Errorf("with ended pods: %s, %v", got, err)
 	}
 	alpha, err := (&alphaLister{lister: l}).List(t.Context(), nil)

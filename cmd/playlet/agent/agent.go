@@ -267,6 +267,7 @@ func (a *Agent) Close() error {
 	errs = append(errs, a.machine.close(), a.listeners.Close())
 	a.host.Devices.Close() // after the listeners: no plugin registers with a Manager that is closed
 	a.host.CPUs.Close()
+	a.host.Memory.Close()
 	a.host.Claims.Close()
 	errs = append(errs, a.runtime.client.Close(), a.locks.Close())
 	return errors.Join(errs...)

@@ -8,19 +8,24 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/cadvisor/lib/model"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/cpuset"
 
 	"github.com/playlet-dev/playlet/actors/resources"
+	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// The machine of all tests has CPUs 0 to 3 on two cores: 0 and 2, 1 and 3.
+// The machine of tests has CPUs 0 to 3 on two cores: 0 and 2, 1 and 3. With the static memory manager it is another one.
 func init() {
-	readTopology = func() (resources.Topology, error) {
-		return resources.Topology{0: {}, 1: {Core: 1}, 2: {}, 3: {Core: 1}}, nil
+	readNodes = func(node *config.Node) ([]model.Node, error) {
+		if node.Kubelet.MemoryManagerPolicy == resources.StaticMemory {
+			return fourNodes(), nil
+		}
+		return []model.Node{{Cores: []model.Core{{Threads: []int{0, 2}}, {Id: 1, Threads: []int{1, 3}}}}}, nil
 	}
 }
 

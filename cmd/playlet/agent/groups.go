@@ -36,8 +36,9 @@ func wireResources(node *config.Node, host *pod.Host, groups resources.Groups, b
 	systemd := func() bool { return host.Can().SystemdCgroups } // makes the cgroups
 	o := resources.Options{
 		Tree: groupTree(node, host.Node, groups, systemd), Operations: host.Ops,
-		Providers: []resources.Provider{host.Devices, host.CPUs},
-		Pinning: resources.Pinning{CPUs: host.CPUs, Board: board, Runtime: host.CRI,
+		Providers: []resources.Provider{host.Devices, host.CPUs, host.Memory},
+		Alignment: resources.Alignment{Policy: host.Alignment, Scope: node.Kubelet.TopologyManagerScope},
+		Pinning: resources.Pinning{CPUs: host.CPUs, Memory: host.Memory, Board: board, Runtime: host.CRI,
 			Period: node.Kubelet.CPUManagerReconcilePeriod.Duration},
 		Foreign: host.CRI.ForeignPod, NodeName: nameInCluster(node),
 		Parent: func() string {

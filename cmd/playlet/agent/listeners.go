@@ -43,7 +43,7 @@ func served(node *config.Node, host *pod.Host, state *runtime.State, m *machine,
 		HealthzPort: int(ptr.Deref(k.HealthzPort, 0)), Board: o.board, Runtime: runtimeForAdmin(state), Chaos: o.chaos,
 		PodLogsDir: k.PodLogsDir, CRI: host.CRI, Events: o.events,
 		StreamIdleTimeout: k.StreamingConnectionIdleTimeout.Duration, CountWebSocket: o.metrics.WebSocketOpened,
-		Node: nodeAPI(node, host.CRI, g, o), Devices: host.Devices, Claims: host.Claims, CPUs: host.CPUs,
+		Node: nodeAPI(node, host.CRI, g, o), Devices: host.Devices, Claims: host.Claims, CPUs: host.CPUs, Memory: host.Memory,
 		ListEnded: !node.FeatureEnabled("KubeletPodResourcesListUseActivePods"), PodsAPI: node.FeatureEnabled("PodsAPI"),
 		Figures: func(ctx context.Context, all bool) api.Figures {
 			o.figures.RecordFigures()

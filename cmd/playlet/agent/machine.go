@@ -207,11 +207,20 @@ func readHost(node *config.Node, log *slog.Logger) (facts translate.NodeFacts, d
 	return facts, dns, nil
 }
 
+// memoryCapacity returns the machine's memory in bytes.
+func memoryCapacity() (int64, error) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0, fmt.Errorf("reading the machine's memory: %w", err)
+	}
+	return int64(info.Totalram) * int64(info.Unit), nil //nolint:gosec // a machine's memory
+}
+
 // newHost is the machine as the actors of pods and containers know it.
 func newHost(node *config.Node, facts translate.NodeFacts, dns translate.DNSFacts, r *containerRuntime, m *machine,
-	cpus *resources.CPUs, c *cluster, log *slog.Logger) *pod.Host {
+	place placement, c *cluster, log *slog.Logger) *pod.Host {
 	k := node.Kubelet
-	facts.Pin = cpus.Pin
+	facts.Pin = place.pin
 	return &pod.Host{
 		CRI: r.client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
 		RequestTimeout: k.RuntimeRequestTimeout.Duration, ResolvConf: ptr.Deref(k.ResolverConfig, ""),
@@ -219,7 +228,9 @@ func newHost(node *config.Node, facts translate.NodeFacts, dns translate.DNSFact
 		Absence:    func() (time.Time, time.Duration) { s := r.state.Load(); return s.Answered, s.Away },
 		Devices:    resources.NewDevices(node.RootDir, log.With(podlog.ActorKey, messages.Resources.String())),
 		Claims:     c.claims(node, log.With(podlog.ActorKey, messages.Resources.String())),
-		CPUs:       cpus,
+		CPUs:       place.cpus,
+		Memory:     place.memory,
+		Alignment:  place.alignment,
 		Standalone: node.Standalone(),
 		Users: pod.NewUserRanges(pod.UserOptions{
 			RootDir: node.RootDir, Sandboxes: r.client, Log: log, IDsPerPod: node.IDsPerPod(),

@@ -84,7 +84,7 @@ func newAgent(node *config.Node, log *slog.Logger) (_ *Agent, err error) {
 			err = errors.Join(err, a.locks.Close())
 		}
 	}()
-	exclusive, err := openCPUs(node, log)
+	place, err := openPlacement(node, log)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func newAgent(node *config.Node, log *slog.Logger) (_ *Agent, err error) {
 		Proc: procDir, Cgroups: cgroupDir, RootDir: node.RootDir, Images: a.runtime.client,
 		Kubepods: kubepods(node.Kubelet, a.runtime.state),
 	}.Meter()
-	a.host = newHost(node, facts, dns, a.runtime, a.machine, exclusive, a.cluster, log)
+	a.host = newHost(node, facts, dns, a.runtime, a.machine, place, a.cluster, log)
 	a.observatory.figures = stats.NewCollector(figureOptions(node, board, a.runtime, a.cluster))
 	if node.EnableChaos {
 		tell := func(to messages.Address, msg any) { a.system.Tell(to, msg) }

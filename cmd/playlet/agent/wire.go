@@ -103,6 +103,7 @@ func wirePods(node *config.Node, host *pod.Host, machine *registration.Reader, b
 				PodLevelResize: node.FeatureEnabled(podLevelResize),
 				Undeclared:     lacks,
 				StaticCPUs:     host.CPUs.Static(), ResizeCPUs: node.FeatureEnabled(resizeExclusiveCPUs),
+				StaticMemory: host.Memory.Static(), ResizeMemory: node.FeatureEnabled(resizeExclusiveMemory),
 				Swap: host.Node.LimitedSwap && host.Node.CgroupV2 && host.Node.SwapController,
 			},
 			Allocatable:  func() v1.ResourceList { return allocatable(node, machine.Last()) },

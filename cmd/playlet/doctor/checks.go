@@ -26,6 +26,7 @@ var Checks = []Check{
 	{Name: "volumes", About: "volumes that the agent cannot manage, and folders that it keeps", Run: checkVolumes},
 	{Name: "memory", About: "memory, compared with the eviction threshold, and swap", Run: checkMemory},
 	{Name: "cpus", About: "exclusive CPUs: the policy, and the checkpoint of an earlier one", Run: checkCPUs},
+	{Name: "numa", About: "memory by NUMA node: the policies, and the checkpoint of an earlier one", Run: checkNUMA},
 	{Name: "clock", About: "the clock is synchronised", Run: checkClock},
 	{Name: "capabilities", About: "the capabilities of this process", Run: checkCapabilities},
 	{Name: "kernel", About: "kernel settings", Run: checkKernel},
