@@ -24,6 +24,5 @@ var causes = []struct{ specs, message, why string }{
 	{`StandaloneMode.*init container is removed`, `startTime`,
 		"Playlet: keeps the pod's startTime over a restart of the agent; the spec expects another one"},
 	{`PodLevelResourceManagers`, ``, "Playlet: the alpha gate PodLevelResourceManagers has no effect"},
-	{`CPU Manager|CPU manager`, ``, "host: it has two CPUs"},
-	{`Memory Manager|Topology Manager|core resource managers`, ``, "Playlet: there are no memory and topology managers"},
+	{`CPU Manager|CPU manager|Topology Manager|core resource managers`, ``, "host: it has two CPUs, and one NUMA node"},
 }

@@ -48,6 +48,15 @@ func New(dir, resource string, ids ...string) *Plugin {
 	return p
 }
 
+// On places a device on a NUMA node. Call it before Start.
+func (p *Plugin) On(id string, node int64) {
+	for _, d := range p.devices {
+		if d.ID == id {
+			d.Topology = &pluginapi.TopologyInfo{Nodes: []*pluginapi.NUMANode{{ID: node}}}
+		}
+	}
+}
+
 func (p *Plugin) endpoint() string { return filepath.Base(p.resource) + ".sock" }
 
 // Start has it listen and register.
