@@ -37,13 +37,16 @@ type Alignment struct {
 	Scope  string          // [topologyManagerScope]
 }
 
+// maxTries bounds the allocations for one admission.
+const maxTries = 10
+
 // admit allocates everything that a pod asks for, or nothing. Pods are allocated concurrently, because a device plugin may hang:
-// no lock is held between the hints and the allocation. If another pod got the resources meanwhile, everything is repeated. Each
-// repetition means that another pod has got something, so that they end.
+// no lock is held between the hints and the allocation. If another pod got the resources meanwhile, everything is repeated, a few
+// times at most.
 func (a allocation) admit(ctx context.Context, pod *v1.Pod) (err error) {
 	metrics.AlignmentRequests.WithLabelValues().Inc()
 	defer metrics.AlignedSince(time.Now())
-	for changed := true; changed; {
+	for tries, changed := 0, true; changed && tries < maxTries; tries++ {
 		if err = a.try(ctx, pod); err == nil {
 			a.count(pod)
 			return nil

@@ -155,7 +155,9 @@ func (c *cpusets) sync(ctx supervisors.Context) {
 	for _, p := range c.Board.Now().Pods {
 		for id, name := range running(p.Status) {
 			uid := string(p.Pod.UID)
-			wanted[uid+"/"+id] = cpuset{c.CPUs.Pin(uid, name).CPUs, c.Memory.Nodes(uid, name)}
+			if set := (cpuset{c.CPUs.Pin(uid, name).CPUs, c.Memory.Nodes(uid, name)}); set != (cpuset{}) {
+				wanted[uid+"/"+id] = set
+			}
 		}
 	}
 	var gone []string

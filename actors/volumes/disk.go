@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -62,6 +63,23 @@ func (d disk) stillMounted(uid string, pod *v1.Pod, s state) (is bool) {
 		return nil
 	})
 	return is && err == nil
+}
+
+// reread returns the state without the mounts that are gone from volumes which need none: a container may have mounted something
+// on an emptyDir.
+func (d disk) reread(uid string, pod *v1.Pod, s state) state {
+	volumes := maps.Clone(s.volumes)
+	_ = d.inFolder(kinds.OpenPod, uid, pod, func(folder kinds.Folder) error { // it could be opened a moment ago
+		for name, v := range volumes {
+			if is, err := folder.HasMount(v.path); v.mounts && err == nil {
+				v.mounts = is
+				volumes[name] = v
+			}
+		}
+		return nil
+	})
+	s.volumes = volumes
+	return s
 }
 
 // unmountPod unmounts all volumes of a pod, and removes its folder if remove is set. The error names everything that remains.

@@ -39,7 +39,7 @@ func (d driver) Ensure(ctx context.Context, op operation) (state, error) {
 	if s.volumes[""].err != nil {
 		only = nil // the folder failed, so the requested volumes are no longer known
 	} else if s.known() && len(only) == 0 && d.stillMounted(op.Key, op.Desired, s) {
-		return s, nil
+		return d.reread(op.Key, op.Desired, s), nil
 	}
 	out := d.mountPod(ctx, op.Key, op.Desired, only...)
 	for _, o := range out.volumes {

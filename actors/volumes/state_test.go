@@ -128,6 +128,21 @@ func TestAFolderThatFailedOnceHasAllMounted(t *testing.T) {
 	}
 }
 
+// A mount that a container made on an emptyDir may go: then containers are not kept from starting.
+func TestEnsure_MountOfAContainerIsGone(t *testing.T) {
+	d := driver{newDisk(t)}
+	pod := volumestest.PodWith("u", volumestest.EmptyDirVolume("a"))
+	first, err := d.Ensure(t.Context(), operation{Key: "u", Desired: pod, Began: anyTime})
+	known := judge(anyTime, operation{Key: "u", Desired: pod}, verdict{Actual: first, Err: err}).Actual
+	was := known.volumes["a"]
+	was.mounts = true
+	known.volumes["a"] = was
+	s, err := d.Ensure(t.Context(), operation{Key: "u", Desired: pod, Began: anyTime, Actual: known})
+	if err != nil || s.last != nil || len(s.mounts()) > 0 || s.volumes["a"].path == "" || !known.volumes["a"].mounts {
+		t.Errorf("got %+v, %v, want the volume without a mount, and the earlier state unchanged", s, err)
+	}
+}
+
 // The back-off is the kubelet's.
 func TestBackOff(t *testing.T) {
 	var got []string

@@ -22,6 +22,10 @@ func (p Static) Hints(g Given, pod *v1.Pod, c *v1.Container) []topology.Request 
 		return nil
 	}
 	free := p.Shared(g).Difference(p.reserved)
+	if p.options.FullCores { // siblings of reserved CPUs can never be part of a free core
+		siblings := p.topology.Siblings(p.reserved)
+		free, reuse = free.Difference(siblings), reuse.Difference(siblings)
+	}
 	if has.Size() == n {
 		free, reuse = has, cpuset.CPUSet{}
 	}

@@ -159,6 +159,7 @@ func (m *Manager) Fit(pod *v1.Pod) {
 	defer m.mu.Unlock()
 	if uid := string(pod.UID); m.given[uid] != nil && !m.given.complete(pod) {
 		m.change(m.given.without(uid))
+		m.file.FlushLater()
 	}
 }
 

@@ -129,8 +129,11 @@ func (w *Writing[T]) Newest() (T, bool) {
 // Flush writes the newest value, after the write in progress. It returns when that is done, or an error when one of the two
 // exceeds the timeout; the write still follows. While a write hangs, the error text stays the same and Flush returns at once.
 // Flush takes no context: a stopping caller should not abandon a write that is about to end. It blocks for at most twice the
-// timeout.
+// timeout. Before the first Set there is nothing to write.
 func (w *Writing[T]) Flush() error {
+	if _, set := w.Newest(); !set {
+		return nil
+	}
 	before, f := w.join()
 	for _, f := range []*flight[struct{}]{before, f} {
 		if f != nil && !f.wait(context.Background(), w.timeout) {

@@ -19,6 +19,9 @@ func TestAWriteThatEnds(t *testing.T) {
 		if v, set := w.Newest(); set {
 			t.Errorf("before anything was set it is %d", v)
 		}
+		if err := w.Flush(); err != nil || len(wrote) > 0 {
+			t.Errorf("before anything was set it wrote %v: %v", wrote, err)
+		}
 		w.Set(7)
 		w.Set(8)
 		for range 2 {
@@ -31,6 +34,7 @@ func TestAWriteThatEnds(t *testing.T) {
 		}
 	}
 	w := NewWriting("it", time.Hour, func(int) error { panic("a bug") })
+	w.Set(1)
 	if err := w.Flush(); err == nil || !strings.Contains(err.Error(), "it: panic: a bug") {
 		t.Error(err)
 	}

@@ -80,20 +80,21 @@ type Policy struct {
 
 // New returns the policy of the configuration on a machine. Only policies other than none read the machine.
 func New(name string, options map[string]string, nodes func() ([]cadvisor.Node, error)) (Policy, error) {
+	if name == PolicyNone { // its options are ignored, as by the kubelet
+		return Policy{name: name}, nil
+	}
 	o, err := ParseOptions(options)
 	if err != nil {
 		return Policy{}, fmt.Errorf("topologyManagerPolicyOptions: %w", err)
 	}
 	m := Machine{Distances: map[int][]uint64{}}
-	if name != PolicyNone {
-		all, err := nodes()
-		if err != nil {
-			return Policy{}, fmt.Errorf("topologyManagerPolicy %s: %w", name, err)
-		}
-		for _, n := range all {
-			m.Nodes |= MaskOf(n.Id)
-			m.Distances[n.Id] = n.Distances
-		}
+	all, err := nodes()
+	if err != nil {
+		return Policy{}, fmt.Errorf("topologyManagerPolicy %s: %w", name, err)
+	}
+	for _, n := range all {
+		m.Nodes |= MaskOf(n.Id)
+		m.Distances[n.Id] = n.Distances
 	}
 	p, err := NewPolicy(name, m, o)
 	if err != nil {
