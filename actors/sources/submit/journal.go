@@ -149,12 +149,9 @@ func (j *journal) load() error {
 	if err != nil {
 		return err
 	}
-	for k, r := range j.records { // accepted while the journal was lost, which has returned
-		if records[k] == nil && j.lost && !mark.Lost {
-			if err := atomicfile.Save(k.file(j.opts.Dir), recordVersion, r); err != nil {
-				return err
-			}
-			records[k] = r
+	if j.lost && !mark.Lost {
+		if err := j.merge(records); err != nil {
+			return err
 		}
 	}
 	j.records, j.loaded, j.lost = records, true, mark.Lost
@@ -171,6 +168,34 @@ func (j *journal) load() error {
 		_ = j.saveDeparted() // the next change or check retries a failure
 	}
 	j.version++
+	return nil
+}
+
+// merge brings a journal that was lost and has returned up to date: submissions that were accepted meanwhile are newer, and pods
+// that were withdrawn meanwhile stay so.
+func (j *journal) merge(records map[key]*record) error {
+	gone := j.departed.UIDs()
+	for k, r := range records {
+		if gone[string(r.Pod.UID)] && j.records[k] == nil {
+			if err := atomicfile.Remove(k.file(j.opts.Dir)); err != nil {
+				return err
+			}
+			delete(records, k)
+		}
+	}
+	for k, r := range j.records {
+		old := records[k]
+		if old != nil && !r.Accepted.After(old.Accepted) {
+			continue
+		}
+		if err := atomicfile.Save(k.file(j.opts.Dir), recordVersion, r); err != nil {
+			return err
+		}
+		if old != nil && old.Pod.UID != r.Pod.UID {
+			j.departed.Add(j.opts.Clock.Now(), string(old.Pod.UID))
+		}
+		records[k] = r
+	}
 	return nil
 }
 

@@ -94,6 +94,26 @@ func TestLost_Returns(t *testing.T) {
 	r.isLost(false, "default/db-node-1=one default/web-node-1=one")
 }
 
+// What was decided while the journal was lost is newer than the journal that returns: a pod that was submitted again is the new
+// one, and one that was withdrawn stays so.
+func TestLost_ReturnsOlder(t *testing.T) {
+	r := newRig(t)
+	r.submit(yaml("web", "one"), yaml("db", "one"))
+	web := board.Spared{UID: r.uidOf("web"), Name: "default/web-node-1", Source: messages.Submit, Manifest: r.opts.Dir}
+	db := board.Spared{UID: r.uidOf("db"), Name: "default/db-node-1", Source: messages.Submit, Manifest: r.opts.Dir}
+	must(t, os.Rename(r.opts.Dir, r.opts.Dir+".away"))
+	r.start()
+	r.check(web, db)
+	r.submit(yaml("web", "two"))
+	r.says(said(r.ask(messages.WithdrawPod{Namespace: "default", Name: "db"})), "default/db-node-1 deleted")
+	must(t, os.Rename(r.opts.Dir, r.opts.Dir+".below"))
+	must(t, os.Rename(r.opts.Dir+".away", r.opts.Dir))
+	r.check(web, db)
+	r.isLost(false, "default/web-node-1=two")
+	r.start()
+	r.isLost(false, "default/web-node-1=two")
+}
+
 // A journal that disappears while the agent runs is kept in memory, also over a restart of the actor. The next submission writes
 // all of it again.
 func TestLost_WhileTheAgentRuns(t *testing.T) {
