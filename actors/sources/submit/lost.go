@@ -84,9 +84,9 @@ func (j *journal) returned() {
 	})
 }
 
-// nextCheck returns the time until the next check.
+// nextCheck returns the time until the next check. A loss is settled soon after the node's pods are known.
 func (j *journal) nextCheck() time.Duration {
-	if b := j.opts.Board; b != nil && !b.Now().Complete() {
+	if b := j.opts.Board; b != nil && !b.Now().Complete() && (j.lost || !j.loaded) {
 		return lostCheck
 	}
 	return checkEvery
