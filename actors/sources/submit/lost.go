@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
@@ -15,10 +14,10 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// A folder of the journal that is removed, or whose file system is not mounted, looks like one without submissions. Each journal
-// therefore has a marker. Without it, and without any record, the journal is lost: running pods of submissions are left alone
-// until they are submitted again or withdrawn. The first journal of a node is lost, too, until the board shows that no such pod
-// runs. Journals of earlier versions have records and no marker.
+// If the journal's folder was removed, or its file system is not mounted, the journal looks empty. Therefore each journal has a
+// marker. A journal without the marker and without records is lost: running pods of submissions are left alone until they are
+// submitted again or withdrawn. The first journal of a node counts as lost, too, until the board shows that no such pod runs.
+// Journals of earlier versions have records and no marker.
 
 // marker is the content of the marker file.
 type marker struct {
@@ -82,14 +81,6 @@ func (j *journal) returned() {
 	j.problems = slices.DeleteFunc(slices.Clone(j.problems), func(p messages.ManifestProblem) bool {
 		return p.Path == j.opts.Dir
 	})
-}
-
-// nextCheck returns the time until the next check. A loss is settled soon after the node's pods are known.
-func (j *journal) nextCheck() time.Duration {
-	if b := j.opts.Board; b != nil && !b.Now().Complete() && (j.lost || !j.loaded) {
-		return lostCheck
-	}
-	return checkEvery
 }
 
 // settle ends the loss once no pod is left alone for it.

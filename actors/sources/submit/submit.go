@@ -88,7 +88,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
 		a.read(ctx, "ReadJournal", a.journal.open)
-		ctx.After(a.journal.nextCheck(), checkDue{})
+		ctx.After(a.nextCheck(), checkDue{})
 	case checkDue:
 		a.desired.Send(ctx)
 		if !a.state.loaded() || a.failure != "" {
@@ -96,7 +96,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		} else if len(a.state.gone) > 0 || a.state.watch {
 			a.read(ctx, "PruneJournal", a.journal.prune)
 		}
-		ctx.After(a.journal.nextCheck(), checkDue{})
+		ctx.After(a.nextCheck(), checkDue{})
 	case messages.ResendDesired:
 		a.desired.Send(ctx)
 	case sendDue:
@@ -120,6 +120,14 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	default:
 		ctx.Unhandled(msg)
 	}
+}
+
+// nextCheck returns the time until the next check. A loss is settled soon after the node's pods are known.
+func (a *actor) nextCheck() time.Duration {
+	if b := a.journal.opts.Board; b != nil && !b.Now().Complete() && (a.state.lost || !a.state.loaded()) {
+		return lostCheck
+	}
+	return checkEvery
 }
 
 // read starts f, which reads or prunes the journal, unless one is in progress.
