@@ -75,7 +75,9 @@ func Open(c Config) (*Manager, error) {
 	if m.file, data, err = statefile.Open(c.format(static), initial); err != nil {
 		return nil, err
 	}
-	m.given = given(data)
+	if static != nil {
+		m.given = given(data)
+	}
 	return m, nil
 }
 
@@ -195,6 +197,9 @@ func (m *Manager) Allocate(_ context.Context, pod *v1.Pod, c *v1.Container, hint
 
 // Commit writes the allocations to the disk.
 func (m *Manager) Commit() error {
+	if m.static == nil {
+		return nil
+	}
 	if err := m.file.Flush(); err != nil {
 		return fmt.Errorf("failed to write checkpoint file %q: %w", File, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"github.com/playlet-dev/playlet/actors/internal/numamemory/checkpoint"
 	"github.com/playlet-dev/playlet/actors/internal/topology"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -68,6 +69,24 @@ func TestManager_PolicyNone(t *testing.T) {
 	}
 	if got, want := stored(t, dir), `{"policyName":"None","machineState":{},"checksum":4236770233}`; got != want { // as by a kubelet
 		t.Errorf("got file %s, want %s", got, want)
+	}
+}
+
+// A file of the policy None with allocations, which no kubelet writes, is left alone.
+func TestManager_PolicyNoneIgnoresAllocations(t *testing.T) {
+	dir := t.TempDir()
+	text, err := checkpoint.Encode(checkpoint.Data{Policy: PolicyNone, Entries: map[string]map[string][]checkpoint.Block{
+		"u": {"c": {{NUMAAffinity: []int{0}, Type: v1.ResourceMemory, Size: 1}}}}})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, File), text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := open(t, config(dir, func(c *Config) { c.Policy = PolicyNone }))
+	m.Release("u")
+	if err := m.Commit(); err != nil || stored(t, dir) != string(text) {
+		t.Errorf("got %v, and the file %s, want %s", err, stored(t, dir), text)
 	}
 }
 

@@ -178,7 +178,7 @@ func TestStatic_Allocate(t *testing.T) {
 	}
 }
 
-// The hints of allocated memory are its nodes. Those of a pod are for all its containers together.
+// The hints of allocated memory are its nodes. The hints of a pod cover all its containers together.
 func TestStatic_Hints(t *testing.T) {
 	p := Static{machine(t, 2)}
 	pod := newPod("u", "init:a 7Gi", "app 5Gi 2Mi", "other 4Gi")
