@@ -6,8 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/utils/ptr"
 
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
@@ -35,18 +35,6 @@ func sizeLimit(v v1.Volume) *resource.Quantity {
 	return e.SizeLimit
 }
 
-// longRunning returns the sidecars and regular containers of a pod. The kubelet 1.36 does not enforce the limits of sidecars
-// (kubernetes/kubernetes#138462).
-func longRunning(pod *v1.Pod) []v1.Container {
-	var out []v1.Container
-	for _, c := range pod.Spec.InitContainers {
-		if ptr.Deref(c.RestartPolicy, "") == v1.ContainerRestartPolicyAlways {
-			out = append(out, c)
-		}
-	}
-	return append(out, pod.Spec.Containers...)
-}
-
 // exceeds returns the exceeded limit of local storage, in the kubelet's words; empty: none.
 func (c candidate) exceeds() (limit, message string) {
 	for _, v := range c.pod.Spec.Volumes {
@@ -65,7 +53,7 @@ func (c candidate) exceeds() (limit, message string) {
 	}
 	for i := range c.stats.Containers {
 		s := &c.stats.Containers[i]
-		for _, spec := range longRunning(c.pod) {
+		for _, spec := range podspec.LongRunning(c.pod) { // the kubelet 1.36 passes over sidecars (kubernetes/kubernetes#138462)
 			most, ok := spec.Resources.Limits[v1.ResourceEphemeralStorage]
 			usage := used(s.Rootfs, v1.ResourceEphemeralStorage) + used(s.Logs, v1.ResourceEphemeralStorage)
 			if ok && spec.Name == s.Name && most.CmpInt64(usage) < 0 {

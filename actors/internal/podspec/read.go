@@ -12,6 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/storage/ephemeral"
+
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // Containers yields the init, regular and ephemeral containers of spec, with their paths below path if it is given. Ephemeral
@@ -41,6 +43,20 @@ func Containers(spec *v1.PodSpec, path ...*field.Path) iter.Seq2[*v1.Container, 
 			}
 		}
 	}
+}
+
+// LongRunning lists the sidecars (init containers with restartPolicy Always, KEP-753), then the regular containers of a pod.
+func LongRunning(pod *v1.Pod) []*v1.Container {
+	var out []*v1.Container
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; translate.RestartsAlways(c) {
+			out = append(out, c)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		out = append(out, &pod.Spec.Containers[i])
+	}
+	return out
 }
 
 // Statuses yields the statuses of a pod's containers, init containers first. s may be nil.

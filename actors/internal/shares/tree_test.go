@@ -41,7 +41,7 @@ var limits = map[string]string{
 	"each client has its own": `
 		actors/server.maxClients actors/server:NewLimiter`,
 	"all clients are root, and the limit is the kubelet's": `
-		actors/server/podresources:NewLimiter actors/server/podsapi:NewLimiter`,
+		actors/server/podresources:NewLimiter`,
 	"one server or disk does it for all, one by one, and each piece ends by its deadline": `
 		actors/prober.maxSaves actors/runtime.maxRemovals actors/internal/linux/cgroups.heldAtOnce
 		actors/stats/cgroupmetrics.slotsAtOnce`,
@@ -58,7 +58,7 @@ var limits = map[string]string{
 	"thresholds of the node, which count no work": `
 		actors/eviction:Limits actors/images:Limits`,
 	"bounds one piece of data, one answer or one walk": `
-		actors/container.maxHosts actors/events.maxMessage actors/eviction/oomkill.maxRecord actors/images/provider.maxAnswer
+		actors/resources.maxTries actors/container.maxHosts actors/events.maxMessage actors/eviction/oomkill.maxRecord actors/images/provider.maxAnswer
 		actors/images/provider.maxConfig actors/internal/statefile.maxFile actors/images/pullauth.maxFile actors/images/pullrecord.maxRecord
 		actors/internal/endpoint.maxBody actors/internal/endpoint.maxHeader actors/internal/endpoint.maxRedirects
 		actors/internal/linux/atomicfile.maxCheckpoint actors/internal/linux/safepath.maxDepth

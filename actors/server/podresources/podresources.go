@@ -17,11 +17,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
-	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 )
 
 // Faster requests are rejected; the figures are the kubelet's.
@@ -53,16 +53,21 @@ type Claims interface {
 	Of(pod *v1.Pod, c *v1.Container) []*api.DynamicResource
 }
 
-// New returns the handler: gRPC over HTTP/2 without TLS. Claims may be nil. With ended, List of v1 has ended pods, too.
-func New(b *board.Board, devices Devices, cpus CPUs, memory Memory, claims Claims, ended bool) http.Handler {
+// Limited rejects requests that come faster than a kubelet accepts them.
+func Limited() grpc.ServerOption {
 	limiter := rate.NewLimiter(perSecond, burst)
-	s := grpc.NewServer(grpc.UnaryInterceptor(
+	return grpc.UnaryInterceptor(
 		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 			if !limiter.Allow() {
 				return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
 			}
 			return next(ctx, req)
-		}))
+		})
+}
+
+// New returns the handler: gRPC over HTTP/2 without TLS. Claims may be nil. With ended, List of v1 has ended pods, too.
+func New(b *board.Board, devices Devices, cpus CPUs, memory Memory, claims Claims, ended bool) http.Handler {
+	s := grpc.NewServer(Limited())
 	l := &lister{board: b, devices: devices, cpus: cpus, memory: memory, claims: claims, ended: ended}
 	api.RegisterPodResourcesListerServer(s, l)
 	v1alpha1.RegisterPodResourcesListerServer(s, &alphaLister{lister: l})
@@ -120,7 +125,7 @@ func (l *lister) GetAllocatableResources(context.Context, *api.AllocatableResour
 func (l *lister) of(p board.Pod) *api.PodResources {
 	pod := p.Pod
 	out := &api.PodResources{Name: pod.Name, Namespace: pod.Namespace}
-	add := func(c *v1.Container) {
+	for _, c := range podspec.LongRunning(pod) {
 		uid := string(pod.UID)
 		one := &api.ContainerResources{Name: c.Name, Devices: l.devicesOf(p, c.Name), CpuIds: l.cpus.Exclusive(uid, c.Name),
 			Memory: l.memory.Of(uid, c.Name)}
@@ -128,14 +133,6 @@ func (l *lister) of(p board.Pod) *api.PodResources {
 			one.DynamicResources = l.claims.Of(pod, c)
 		}
 		out.Containers = append(out.Containers, one)
-	}
-	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; ptr.Deref(c.RestartPolicy, "") == v1.ContainerRestartPolicyAlways {
-			add(c)
-		}
-	}
-	for i := range pod.Spec.Containers {
-		add(&pod.Spec.Containers[i])
 	}
 	return out
 }

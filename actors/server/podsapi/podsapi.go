@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -18,24 +17,12 @@ import (
 	api "k8s.io/kubelet/pkg/apis/pods/v1alpha1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/server/podresources"
 )
 
-// Faster requests are rejected; the figures are the kubelet's for the pod resources API.
-const (
-	perSecond = 100
-	burst     = 10
-)
-
-// New returns the handler: gRPC over HTTP/2 without TLS.
+// New returns the handler: gRPC over HTTP/2 without TLS. Requests are limited like those for pod resources, as by the kubelet.
 func New(b *board.Board) http.Handler {
-	limiter := rate.NewLimiter(perSecond, burst)
-	s := grpc.NewServer(grpc.UnaryInterceptor(
-		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-			if !limiter.Allow() {
-				return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
-			}
-			return next(ctx, req)
-		}))
+	s := grpc.NewServer(podresources.Limited())
 	api.RegisterPodsServer(s, &pods{board: b})
 	return s
 }
@@ -90,8 +77,8 @@ func (p *pods) GetPod(_ context.Context, r *api.GetPodRequest) (*api.GetPodRespo
 }
 
 // WatchPods implements api.PodsServer. A client that reads slowly gets fewer, newer states of a pod, and is never disconnected.
-// Nothing is DELETED, and the initial list is not complete, until every source of pods has been heard: after the start of the
-// agent, or of its pods actor, the others are only not known yet.
+// After the start of the agent, or of its pods actor, pods are missing from the board until every source has reported. Until then
+// no pod is DELETED, and the initial list is not complete.
 func (p *pods) WatchPods(_ *api.WatchPodsRequest, stream api.Pods_WatchPodsServer) error {
 	w := watch{send: stream.Send, sent: map[types.UID]board.Pod{}}
 	for version := uint64(0); ; {

@@ -63,7 +63,7 @@ func TestListAndGet(t *testing.T) {
 	}
 }
 
-// Before every source was heard, which is again so in a new life of the pods actor, pods are added, but none is deleted.
+// Until every source has reported, also after a restart of the pods actor, pods are added, but none is deleted.
 func TestWatch(t *testing.T) {
 	var got []string
 	w := watch{sent: map[types.UID]board.Pod{}, send: func(e *api.WatchPodsEvent) error {

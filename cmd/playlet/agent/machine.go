@@ -167,9 +167,9 @@ func allocatable(node *config.Node, machine registration.Machine) v1.ResourceLis
 // readHost reads, once, the facts of the machine and the configuration that the translation of pods needs.
 func readHost(node *config.Node, log *slog.Logger) (facts translate.NodeFacts, dns translate.DNSFacts, err error) {
 	k := node.Kubelet
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return facts, dns, fmt.Errorf("reading the machine's memory: %w", err)
+	memory, swap, err := memoryCapacity()
+	if err != nil {
+		return facts, dns, err
 	}
 	pages, throttle, err := translate.HostPaths("/sys")
 	if err != nil {
@@ -184,8 +184,8 @@ func readHost(node *config.Node, log *slog.Logger) (facts translate.NodeFacts, d
 		SeccompDefault: ptr.Deref(k.SeccompDefault, false), SeccompProfileRoot: filepath.Join(node.RootDir, "seccomp"),
 		LimitedSwap:          k.MemorySwap.SwapBehavior == "LimitedSwap",
 		SingleProcessOOMKill: ptr.Deref(k.SingleProcessOOMKill, !unified),
-		MemoryCapacity:       int64(info.Totalram) * int64(info.Unit),  //nolint:gosec // a machine's memory
-		SwapCapacity:         int64(info.Totalswap) * int64(info.Unit), //nolint:gosec // a machine's memory
+		MemoryCapacity:       memory,
+		SwapCapacity:         swap,
 		CgroupV2:             unified, SwapController: swapController("/proc", "/sys/fs/cgroup", unified),
 		HugePageSizes: pages, ThrottlePaths: throttle,
 		MemoryQoS:        unified && node.FeatureEnabled("MemoryQoS"),
@@ -207,13 +207,14 @@ func readHost(node *config.Node, log *slog.Logger) (facts translate.NodeFacts, d
 	return facts, dns, nil
 }
 
-// memoryCapacity returns the machine's memory in bytes.
-func memoryCapacity() (int64, error) {
+// memoryCapacity returns the machine's memory and its swap in bytes.
+func memoryCapacity() (memory, swap int64, err error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
-		return 0, fmt.Errorf("reading the machine's memory: %w", err)
+		return 0, 0, fmt.Errorf("reading the machine's memory: %w", err)
 	}
-	return int64(info.Totalram) * int64(info.Unit), nil //nolint:gosec // a machine's memory
+	unit := int64(info.Unit)
+	return int64(info.Totalram) * unit, int64(info.Totalswap) * unit, nil //nolint:gosec // a machine's memory
 }
 
 // newHost is the machine as the actors of pods and containers know it.

@@ -95,7 +95,7 @@ func CheckMemory(node *config.Node) (refused, replaced error) {
 }
 
 func memoryConfig(node *config.Node) (resources.MemoryConfig, error) {
-	capacity, err := memoryCapacity()
+	capacity, _, err := memoryCapacity()
 	return resources.MemoryConfig{
 		RootDir: node.RootDir, Policy: node.Kubelet.MemoryManagerPolicy, Reserved: node.Kubelet.ReservedMemory,
 		Withheld: sizes(node).Reserved(v1.ResourceMemory, *resource.NewQuantity(capacity, resource.BinarySI)),
