@@ -70,22 +70,13 @@ func mounts(ctx context.Context, h *host.Host, w messages.RunContainer, env []tr
 // and its files would disappear with the next mount. It asks no file server.
 func checkVolumes(h *host.Host, w messages.RunContainer) error {
 	folder := h.PodDir(string(w.Pod.UID))
-	var pod *safepath.Root
 	for _, name := range volumesOf(w.Container) {
 		path := w.Volumes[name]
 		inPod, inside := strings.CutPrefix(path, folder+"/")
 		if !inside { // e.g. a hostPath
 			continue
 		}
-		is, err := false, error(nil)
-		if pod == nil {
-			if pod, err = safepath.OpenRoot(folder); err == nil {
-				defer pod.Close() //nolint:errcheck // read only
-			}
-		}
-		if err == nil {
-			is, err = pod.IsMountPoint(inPod)
-		}
+		is, err := isMountPoint(folder, inPod)
 		switch {
 		case errors.Is(err, os.ErrNotExist), err == nil && !is && w.Mounts[name]:
 			return messages.Cause{Code: messages.CauseUnmounted, Name: name, Detail: path}.Errorf(
@@ -95,6 +86,15 @@ func checkVolumes(h *host.Host, w messages.RunContainer) error {
 		}
 	}
 	return nil
+}
+
+func isMountPoint(folder, name string) (bool, error) {
+	root, err := safepath.OpenRoot(folder)
+	if err != nil {
+		return false, err
+	}
+	defer root.Close() //nolint:errcheck // read only
+	return root.IsMountPoint(name)
 }
 
 // volumesOf returns the names of the volumes that the container mounts, or has variables of.

@@ -18,7 +18,10 @@ func (m *Machine) strategy(c *known.Container) exits.Strategy {
 // updateStrategies sends the supervisor each strategy that has changed in this step.
 func (m *Machine) updateStrategies() {
 	for _, c := range m.Containers {
-		if s := m.strategy(c); c.Actor && !reflect.DeepEqual(s, c.Exits) {
+		if !c.Actor {
+			continue
+		}
+		if s := m.strategy(c); !reflect.DeepEqual(s, c.Exits) {
 			c.Exits = s
 			m.emit(SetStrategy{c.Name, s})
 		}

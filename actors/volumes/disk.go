@@ -71,7 +71,10 @@ func (d disk) reread(uid string, pod *v1.Pod, s state) state {
 	volumes := maps.Clone(s.volumes)
 	_ = d.inFolder(kinds.OpenPod, uid, pod, func(folder kinds.Folder) error { // it could be opened a moment ago
 		for name, v := range volumes {
-			if is, err := folder.HasMount(v.path); v.mounts && err == nil {
+			if !v.mounts {
+				continue
+			}
+			if is, err := folder.HasMount(v.path); err == nil {
 				v.mounts = is
 				volumes[name] = v
 			}
