@@ -44,9 +44,9 @@ func memoryOf(t *testing.T, a *stack.Agent, name string) (got []string) {
 	return got
 }
 
-// A guaranteed pod has memory of a NUMA node, in the runtime, in the pod resources API and in the checkpoint, also after the
-// agent was killed. A pod whose device is on a node that has no CPUs waits, and its explanation names each
-// resource with its nodes.
+// A guaranteed pod gets memory of a NUMA node: the runtime, the pod resources API and the checkpoint show it, also after the
+// agent was killed. A pod that requests a device of a node without CPUs waits, and its explanation names each resource with its
+// nodes.
 func TestMemoryOfNUMANodes(t *testing.T) {
 	if nodes, err := filepath.Glob("/sys/devices/system/node/node[0-9]*"); err != nil || len(nodes) != 1 {
 		t.Skipf("this machine has %d NUMA nodes; the test knows the answers for one", len(nodes))

@@ -426,7 +426,7 @@ func TestAContainerNameThatStaysReserved(t *testing.T) {
 	}
 }
 
-// A container whose volume was unmounted by others waits, and the pod has its volumes mounted again at once.
+// If another program unmounts a volume, its container waits, and the pod has the volume mounted again at once.
 func TestStart_UnmountedVolume(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	a.hears(pulled("c0", "image"))

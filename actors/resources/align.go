@@ -116,7 +116,7 @@ func (a allocation) hint(pod *v1.Pod, c *v1.Container) (topology.Result, error) 
 	return hint, err
 }
 
-// count counts a pod whose alignment the policy guarantees.
+// count counts a pod that the policy guarantees to be aligned.
 func (a allocation) count(pod *v1.Pod) {
 	switch {
 	case !a.alignment.Policy.Aligns():

@@ -124,7 +124,7 @@ func (c *cpusets) adopt(ctx supervisors.Context, holding map[string]string) {
 	}})
 }
 
-// lacking is a provider whose resources a running container can be given.
+// lacking is a provider that can allocate resources to running containers.
 type lacking interface {
 	Provider
 	// Lacks reports whether the pod asks for some and has none. It does not block.

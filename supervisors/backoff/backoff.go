@@ -24,12 +24,12 @@ func (p Policy) After(failures int, random float64) time.Duration {
 	return max(d-time.Duration(p.Jitter*float64(d)*(1-random)), 0)
 }
 
-// Restarts is the back-off between the ends of a child and its restarts, as a kubelet's between those of a container. The first
-// restart is immediate. The wait before a later one is the policy's, from the end of the child. It begins anew after a run of
-// twice the policy's maximum. The zero value has no wait. It is a value; its methods may be called by anyone.
+// Restarts is the back-off between the end of a child and its restart, by the kubelet's rules for containers. The first restart
+// is immediate. A later one waits as long as the policy demands, counted from the end of the child. A run that lasts longer
+// than twice the policy's maximum resets the back-off. The zero value does not wait. It is a value, and safe for concurrent use.
 type Restarts struct {
 	Policy
-	Step int       // restarts since it began anew
+	Step int       // restarts since the last reset
 	Last time.Time // time of the last one
 }
 

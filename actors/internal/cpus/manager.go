@@ -73,7 +73,7 @@ func Open(c Config) (*Manager, error) {
 	return m, nil
 }
 
-// checkpointRemedy is what ends the refusal to start with a checkpoint.
+// checkpointRemedy is the way to start an agent that refuses the checkpoint.
 const checkpointRemedy = "drain this node and remove the file before the agent is started again, or configure " +
 	"cpuManagerPolicy, its options and the reserved CPUs as before"
 

@@ -128,8 +128,8 @@ func (g Given) Keep(holds func(uid string) bool) Given {
 	return out
 }
 
-// fitting returns the assignments without those of the pod's containers that request another number of CPUs: a static pod keeps
-// its UID when its manifest changes. It is a copy.
+// fitting returns a copy of the assignments. It drops containers of the pod that now request a different number of CPUs, because
+// a static pod keeps its UID when its manifest changes.
 func (g Given) fitting(pod *v1.Pod) Given {
 	uid := string(pod.UID)
 	requests := map[string]int{}
@@ -257,8 +257,8 @@ func (p Static) choose(g Given, n int, reuse cpuset.CPUSet, hint topology.Result
 // Asks reports whether a container of the pod has CPUs to itself under the static policy.
 func Asks(pod *v1.Pod) bool { return ofPod(pod) > 0 }
 
-// ofPod returns the number of CPUs that a pod has at most at a time: those of its containers and sidecars, or of an init
-// container with the sidecars before it.
+// ofPod returns the largest number of CPUs that a pod uses at a time: the CPUs of its containers and sidecars, or of an init
+// container and the sidecars before it.
 func ofPod(pod *v1.Pod) int {
 	sidecars, inits, sum := 0, 0, 0
 	for i := range pod.Spec.InitContainers {

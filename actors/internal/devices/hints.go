@@ -45,7 +45,7 @@ func (b *inventory) ofPod(uid, name string) (ids []string) {
 	return slices.Compact(ids)
 }
 
-// hints returns the sets of NUMA nodes whose devices satisfy a request for a number of them. had are the allocated ones. aligns
+// hints returns the sets of NUMA nodes with enough devices for a request. had are the devices that are already allocated. aligns
 // is false if no device of the resource reports a node: then the resource has no preference. Only nodes with devices are
 // considered. A device of several nodes belongs to each of them; one without a node belongs to none. The preferred sets have as
 // few nodes as the resource's devices need, whether they are free or not.

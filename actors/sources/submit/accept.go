@@ -264,7 +264,7 @@ func (j *journal) find(namespace, name string) *record {
 	return j.records[key{namespace, short}]
 }
 
-// origin returns the place that another source's pod comes from, and the command to a person who wants to end the pod.
+// origin returns the place that another source's pod comes from, and how to end the pod there.
 func (j *journal) origin(source messages.Address, pod *v1.Pod) (from, remedy string) {
 	switch path := j.staticFile(pod); {
 	case source == messages.File && path != "":

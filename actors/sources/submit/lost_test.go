@@ -76,7 +76,7 @@ func TestLost_FirstJournal(t *testing.T) {
 	r.isLost(false, "")
 }
 
-// A journal whose file system is mounted again is read, and has the submissions of the meantime.
+// When its file system is mounted again, a journal is read, and submissions that were accepted meanwhile are added to it.
 func TestLost_Returns(t *testing.T) {
 	r := newRig(t)
 	r.submit(yaml("web", "one"))
@@ -94,8 +94,7 @@ func TestLost_Returns(t *testing.T) {
 	r.isLost(false, "default/db-node-1=one default/web-node-1=one")
 }
 
-// What was decided while the journal was lost is newer than the journal that returns: a pod that was submitted again is the new
-// one, and one that was withdrawn stays so.
+// Submissions and withdrawals that were accepted while the journal was lost win over the journal that returns.
 func TestLost_ReturnsOlder(t *testing.T) {
 	r := newRig(t)
 	r.submit(yaml("web", "one"), yaml("db", "one"))

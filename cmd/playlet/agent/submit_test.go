@@ -278,7 +278,7 @@ func TestAPodThatIsNamedTwiceIsRestartedOnce(t *testing.T) {
 	}
 }
 
-// Submitted pods whose journal was removed while no agent ran go on, are reported with a remedy, and end by playlet rm.
+// If the journal is removed while no agent runs, submitted pods keep running and are reported; playlet rm ends them.
 func TestRemovedJournal(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	r.start(nil)
