@@ -62,6 +62,14 @@ volumes: [{name: data, hostPath: {path: FOLDER}}, {name: memory, emptyDir: {medi
 		}
 		must(t, a.Remove("ends.yaml"))
 		p.door("/ends?").await(t)
+		// A StopContainer of containerd whose caller is killed may count as signalled, and send no signal.
+		await(t, func() error {
+			log, err := s.Logs(t.Context(), slow.Id)
+			if err == nil && !strings.Contains(log, "got TERM") {
+				err = fmt.Errorf("container slow has no signal yet: %q", log)
+			}
+			return err
+		})
 		killed() // while a hook runs, and the other container has its signal
 		if c := up(t, s, "ends", "hooked"); c.Id != hooked.Id {
 			t.Error("it is another container")
