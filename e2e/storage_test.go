@@ -69,7 +69,7 @@ func TestPersistentVolumes(t *testing.T) {
 		api.NodeServiceCapability_RPC_GET_VOLUME_STATS}}
 	no, yes := false, true
 	_, err := c.Admin.StorageV1().CSIDrivers().Create(t.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.Name},
-		Spec: storagev1.CSIDriverSpec{AttachRequired: &no, PodInfoOnMount: &yes,
+		Spec: storagev1.CSIDriverSpec{AttachRequired: &no, PodInfoOnMount: &yes, NodeAllocatableUpdatePeriodSeconds: new(int64(10)),
 			VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}}},
 		metav1.CreateOptions{})
 	must(t, err)
@@ -120,13 +120,17 @@ volumes:
 		}
 		return err
 	})
-	await(t, func() error {
-		node, err := c.Admin.StorageV1().CSINodes().Get(t.Context(), n.Name, metav1.GetOptions{})
-		if err == nil && (len(node.Spec.Drivers) != 1 || node.Spec.Drivers[0].Name != d.Name || *node.Spec.Drivers[0].Allocatable.Count != 7) {
-			err = fmt.Errorf("the CSINode has %+v", node.Spec.Drivers)
-		}
-		return err
-	})
+	for _, limit := range []int64{7, 5} { // the second is read at the CSIDriver's interval
+		d.Limit.Store(limit)
+		await(t, func() error {
+			node, err := c.Admin.StorageV1().CSINodes().Get(t.Context(), n.Name, metav1.GetOptions{})
+			if err == nil && (len(node.Spec.Drivers) != 1 || node.Spec.Drivers[0].Name != d.Name ||
+				int64(*node.Spec.Drivers[0].Allocatable.Count) != limit) {
+				err = fmt.Errorf("the CSINode has %+v", node.Spec.Drivers)
+			}
+			return err
+		})
+	}
 	awaitNode(t, c, n.Name, func(node *corev1.Node) error {
 		if !strings.Contains(node.Annotations["csi.volume.kubernetes.io/nodeid"], d.Name) || node.Labels["topology."+d.Name+"/zone"] != "a" {
 			return fmt.Errorf("annotations %v, labels %v", node.Annotations, node.Labels)

@@ -97,6 +97,7 @@ const (
 	CauseObjectUnread CauseCode = "ObjectUnread" // Kind, Name, Detail: why it could not be read
 	CauseDriverAbsent CauseCode = "DriverAbsent" // Name: the CSI driver, which is not registered
 	CauseNotAttached  CauseCode = "NotAttached"  // Name: the PersistentVolume
+	CauseAttachLimit  CauseCode = "AttachLimit"  // Name: the PersistentVolume; the node has no place for another volume
 	CauseClaimPending CauseCode = "ClaimPending" // Kind, Name: a claim or PersistentVolume that cannot be used yet
 	CauseVolumeInUse  CauseCode = "VolumeInUse"  // Name: the PersistentVolume, Detail: the UID of the pod that has it
 	CauseHostPath     CauseCode = "HostPath"     // Name: the path, which is not of the type asked for

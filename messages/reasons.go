@@ -60,6 +60,7 @@ const (
 	ReasonReleaseClaims       = "FailedUnprepareDynamicResources"
 	ReasonAwaitDrivers        = "AwaitingDynamicResources" // calls of DRA drivers are in progress
 	ReasonDeadlineExceeded    = "DeadlineExceeded"
+	ReasonAttachLimit         = "VolumeAttachmentLimitExceeded" // the node has no place for another volume (KEP-4876)
 	ReasonRuntimeUnavailable  = "RuntimeUnavailable"
 	ReasonQuarantined         = "Quarantined"
 	ReasonUnsupported         = "Unsupported" // the pod sets a field that this agent does not honour yet

@@ -168,11 +168,16 @@ func (m *Machine) recordNetwork() {
 	m.sandboxing.unconnected = why.Message
 }
 
-// recordDeadline records that the pod has exceeded its activeDeadlineSeconds, if that is the verdict.
-func (m *Machine) recordDeadline() {
-	if v := m.Verdict; v != nil && v.Reason == messages.ReasonDeadlineExceeded {
+// recordVerdict records the Event of a verdict that has one.
+func (m *Machine) recordVerdict() {
+	v := m.Verdict
+	switch {
+	case v == nil:
+	case v.Reason == messages.ReasonDeadlineExceeded:
 		m.explained("", v1.EventTypeNormal, messages.EventDeadlineExceeded, messages.Reason{Code: v.Reason, Message: v.Message},
 			"Pod was active on the node longer than the specified deadline")
+	case v.Reason == messages.ReasonAttachLimit:
+		m.warn("", v.Reason, messages.Reason{Code: v.Reason, Message: v.Message, Cause: v.Cause}, "%s", v.Message)
 	}
 }
 

@@ -250,3 +250,36 @@ func TestWhatIsLeftOutOfDNSIsReported(t *testing.T) {
 		Message: "100% too many"}}})
 	a.sameEvents(t, "a sandbox", "DNSConfigForming: 100% too many")
 }
+
+// A pod fails if the node has no place for one of its volumes, and has not run. A pod that has run waits.
+func TestPod_VolumeAttachmentLimit(t *testing.T) {
+	full := messages.VolumesFailed{UID: "u1", Volume: "data", Reason: messages.Reason{Code: messages.ReasonFailedMount,
+		Message: `volume "data": no place`, Cause: messages.Cause{Code: messages.CauseAttachLimit, Text: "no place"}}}
+	pod := testPod(v1.RestartPolicyAlways, 0, 1)
+	a := newAlone(pod)
+	a.hears(messages.PodObserved{Facts: messages.PodFacts{UID: "u1", ReadAt: a.now}}, grouped(pod))
+	a.take()
+	a.hears(full)
+	v := a.machine.Verdict
+	const message = `Pod was rejected: Node has reached its volume attachment limit: volume "data": no place`
+	if v == nil || v.Phase != v1.PodFailed || v.Reason != "VolumeAttachmentLimitExceeded" || v.Message != message {
+		t.Fatalf("the verdict is %+v", v)
+	}
+	if a.machine.phase != Terminating {
+		t.Errorf("the phase is %s", a.machine.phase)
+	}
+	events := said(sentOf[messages.RecordEvent](a.take()))
+	if want := "VolumeAttachmentLimitExceeded: " + message; !slices.ContainsFunc(events, func(e string) bool {
+		return strings.HasPrefix(e, want)
+	}) {
+		t.Errorf("the Events are %q, want one of %q", events, want)
+	}
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.step(nil)
+	w.settle()
+	w.send(full)
+	w.settle()
+	if w.machine.Verdict != nil {
+		t.Errorf("the verdict of a running pod is %+v", w.machine.Verdict)
+	}
+}

@@ -19,7 +19,7 @@ func (m *Machine) planRunning() Phase {
 func (m *Machine) over() bool {
 	if m.ending == nil && m.Verdict == nil {
 		m.Verdict = m.Judge(m.now)
-		m.recordDeadline()
+		m.recordVerdict()
 	}
 	return m.ending != nil || m.Verdict != nil
 }

@@ -27,6 +27,9 @@ func (m *Machine) take(msg any) {
 			m.recordMount(v)
 		}
 		m.volumes.reason = &v.Reason // volumes retries; the request stays open
+		if m.NoPlace = nil; v.Reason.Cause.Code == messages.CauseAttachLimit && !m.HasRun() {
+			m.NoPlace = &v.Reason
+		}
 	case messages.VolumesUnmounted:
 		m.takeUnmounted(v)
 	case messages.PodCgroupReady:

@@ -19,6 +19,7 @@ type persistence struct {
 	listing, relists bool
 	awaiting         bool   // a wait for changed drivers is in progress
 	unread           string // the last error of listing the volumes in use
+	reads            driverReads
 }
 
 type (
@@ -47,6 +48,11 @@ func (a *actor) receiveStorage(ctx supervisors.Context, msg any) bool {
 		a.awaiting = false
 		a.tellDrivers(ctx)
 		a.lookAgain(ctx)
+	case limitDue:
+		a.reads.timer = nil
+		a.readLimits(ctx)
+	case limitRead:
+		a.onLimitRead(ctx, m)
 	case inUseListed:
 		a.onInUse(ctx, m)
 	case messages.ServiceStarted: // registration, which starts without state
@@ -69,6 +75,7 @@ func (a *actor) tellDrivers(ctx supervisors.Context) {
 		})
 	}
 	ctx.Tell(messages.Registration, observed)
+	a.readLimits(ctx)
 	if a.awaiting {
 		return
 	}

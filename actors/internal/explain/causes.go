@@ -102,7 +102,9 @@ var ofObjects = map[messages.CauseCode]sentence{
 var ofWaits = map[messages.CauseCode]sentence{
 	messages.CauseDriverAbsent: {"{text}",
 		"check that the driver's pod runs on this node and has registered its socket in plugins_registry"},
-	messages.CauseNotAttached:  {"{text}", "see kubectl get volumeattachments, and the log of the driver's attacher"},
+	messages.CauseNotAttached: {"{text}", "see kubectl get volumeattachments, and the log of the driver's attacher"},
+	messages.CauseAttachLimit: {"{text}",
+		"a controller replaces the pod on another node; free a place here by removing pods with volumes of the same driver"},
 	messages.CauseClaimPending: {"{text}", "see kubectl describe of the claim, and the log of its provisioner"},
 	messages.CauseVolumeInUse:  {"{text}", "remove the pod that uses the volume"},
 }

@@ -37,6 +37,10 @@ func (s *State) Judge(now time.Time) *Verdict {
 				*s.Pod.Spec.ActiveDeadlineSeconds),
 		}
 	}
+	if r := s.NoPlace; r != nil { // another node may have a place (KEP-4876)
+		return &Verdict{Phase: v1.PodFailed, Reason: messages.ReasonAttachLimit, Cause: r.Cause,
+			Message: "Pod was rejected: Node has reached its volume attachment limit: " + r.Message}
+	}
 	for _, c := range s.Containers {
 		f := c.Exited()
 		if c.Init && c.Spec != nil && f != nil && !c.Replace && c.Verdict(s.Pod, &f.ContainerFact) == messages.ExitEscalates {

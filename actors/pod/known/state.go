@@ -18,9 +18,10 @@ type State struct {
 	Set        settings.Settings   // of the node
 	Wanted     *messages.PodWanted // nil: unknown, and so is Pod
 	Pod        *v1.Pod
-	Started    time.Time // the pod's start time, as reported
-	active     time.Time // the start of its activeDeadlineSeconds, by this process's clock; see Deadline
-	Verdict    *Verdict  // the result of a pod that ended by itself, or nil
+	Started    time.Time        // the pod's start time, as reported
+	active     time.Time        // the start of its activeDeadlineSeconds, by this process's clock; see Deadline
+	Verdict    *Verdict         // the result of a pod that ended by itself, or nil
+	NoPlace    *messages.Reason // why the node has no place for a volume of the pod, which has not run; nil: it has one
 	Sandboxes  Sandboxes
 	Containers []*Container // in order: init, regular, ephemeral containers, then the ones that the spec no longer has
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	api "github.com/container-storage-interface/spec/lib/go/csi"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/playlet-dev/playlet/actors/internal/shares"
@@ -135,6 +136,31 @@ func (d *Drivers) change(how func()) {
 	how()
 	close(d.changed)
 	d.changed = make(chan struct{})
+}
+
+// ReadLimit asks a driver again for its limit of volumes on this node, and records a change (KEP-4876). The other values of a
+// registration stay. It returns within ten seconds.
+func (d *Drivers) ReadLimit(ctx context.Context, name string) error {
+	was, err := d.Get(name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	info, err := call(ctx, was, "NodeGetInfo", false, api.NodeClient.NodeGetInfo, &api.NodeGetInfoRequest{})
+	if err != nil {
+		return err
+	}
+	now := *was
+	if now.MaxVolumes = max(info.GetMaxVolumesPerNode(), 0); now.MaxVolumes == was.MaxVolumes {
+		return nil
+	}
+	d.change(func() {
+		if d.drivers[name] == was { // otherwise it was asked when it registered again
+			d.drivers[name] = &now
+		}
+	})
+	return nil
 }
 
 // Nudge wakes all waits for a change of drivers.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -67,8 +68,12 @@ func (j *job) attachment(ctx context.Context) (map[string]string, error) {
 	case a.DeletionTimestamp != nil:
 		w.Err = attaching.Errorf("%s is being deleted", called)
 	case !a.Status.Attached && a.Status.AttachError != nil:
+		cause := attaching
+		if s.exhausted(ctx, driver, a.Status.AttachError) {
+			cause.Code = messages.CauseAttachLimit
+		}
 		why := a.Status.AttachError.Message
-		w.Err, w.Normal = attaching.Errorf("volume %s cannot be attached: %s", j.record.Volume, why), false
+		w.Err, w.Normal = cause.Errorf("volume %s cannot be attached: %s", j.record.Volume, why), false
 	case !a.Status.Attached:
 		w.Err = unattached
 	}
@@ -77,6 +82,22 @@ func (j *job) attachment(ctx context.Context) (map[string]string, error) {
 	}
 	j.change(j.p.Pod.UID, j.name, func(h *podVolume) { h.waits = time.Time{} })
 	return a.Status.AttachmentMetadata, nil
+}
+
+// exhausted reports whether an attachment failed because the node has no place for another volume of the driver. The limit that
+// the scheduler knows is wrong then, and is read again at once (KEP-4876).
+func (s *Storage) exhausted(ctx context.Context, driver string, failed *storagev1.VolumeError) bool {
+	if failed.ErrorCode == nil || codes.Code(*failed.ErrorCode) != codes.ResourceExhausted { //nolint:gosec // a code of gRPC
+		return false
+	}
+	spec, err := s.driverObject(ctx, driver)
+	if err != nil || !limitChanges(spec) {
+		return false
+	}
+	if err := s.Drivers.ReadLimit(ctx, driver); err != nil {
+		s.Log.Warn("the limit of volumes could not be read again", "driver", driver, "error", err)
+	}
+	return true
 }
 
 // inUseOn reports whether the Node lists the volume as in use, so that it is not detached.

@@ -35,6 +35,24 @@ func (d *driverObjects) spec(name string) (spec storagev1.CSIDriverSpec, known b
 	return d.specs[name], d.listed
 }
 
+// LimitPeriods returns the drivers on this node whose limit of volumes changes, with the interval at which it has to be read
+// again (nodeAllocatableUpdatePeriodSeconds, KEP-4876).
+func (s *Storage) LimitPeriods() map[string]time.Duration {
+	out := map[string]time.Duration{}
+	drivers, _, _ := s.Drivers.All()
+	for _, d := range drivers {
+		if spec, _ := s.objects.spec(d.Name); limitChanges(spec) {
+			out[d.Name] = time.Duration(*spec.NodeAllocatableUpdatePeriodSeconds) * time.Second
+		}
+	}
+	return out
+}
+
+// limitChanges reports whether a driver's limit of volumes on a node changes while the driver is registered.
+func limitChanges(spec storagev1.CSIDriverSpec) bool {
+	return spec.NodeAllocatableUpdatePeriodSeconds != nil && *spec.NodeAllocatableUpdatePeriodSeconds > 0
+}
+
 // watch runs until ctx ends. While nothing is listed, each mount reads the object that it needs.
 func (d *driverObjects) watch(ctx context.Context, client kubernetes.Interface, log *slog.Logger) {
 	drivers := client.StorageV1().CSIDrivers()

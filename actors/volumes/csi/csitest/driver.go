@@ -3,6 +3,7 @@
 package csitest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	api "github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
@@ -34,6 +36,8 @@ type Driver struct {
 	Hangs func(call string) bool
 	// Hidden imitates a driver that mounts in its own mount namespace: the agent's folders stay plain.
 	Hidden bool
+	// Limit is the number of volumes that fit on the node; 0: 7.
+	Limit atomic.Int64
 	// Fail, if not nil, returns the result of a call whose work is done.
 	Fail func(call string) error
 
@@ -150,7 +154,7 @@ func (d *Driver) NotifyRegistrationStatus(
 // NodeGetInfo implements api.NodeServer.
 func (d *Driver) NodeGetInfo(context.Context, *api.NodeGetInfoRequest) (*api.NodeGetInfoResponse, error) {
 	return &api.NodeGetInfoResponse{
-		NodeId: d.Name + "-node", MaxVolumesPerNode: 7,
+		NodeId: d.Name + "-node", MaxVolumesPerNode: cmp.Or(d.Limit.Load(), 7),
 		AccessibleTopology: &api.Topology{Segments: map[string]string{"topology." + d.Name + "/zone": "a"}},
 	}, nil
 }
