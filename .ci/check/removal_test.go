@@ -45,7 +45,7 @@ var mayRemove = map[string]permit{
 	"actors/internal/host/remove.go removeLogs":                  {1, "logs of a pod"},
 	"cmd/playlet/service/install.go installer.refuses":           {1, "a temporary folder of this call"},
 	"cmd/playlet/dev/containerd/folder.go Snapshotter":           {1, "a temporary folder of this call"},
-	"cmd/playlet/dev/folder.go folder.remove":                    {4, "the folder that playlet dev made"},
+	"cmd/playlet/dev/folder.go folder.remove":                    {5, "the folder that playlet dev made"},
 	"cmd/playlet/dev/programs/packages.go unpack":                {3, "programs that playlet dev unpacked"},
 	".ci/check/e2e.go artifacts":                                 {1, "results of an earlier run"},
 	".ci/package/main.go release":                                {1, "a temporary folder of this call"},

@@ -33,6 +33,10 @@ const (
 	objectsFolder  = "objects"
 	brokenFile     = "broken.yaml" // a pod that fails in an instructive way; it is not run by itself
 	greetingFile   = "greeting.yaml"
+
+	manifestsFolder = "manifests"
+	// markFile contains the ID of the run that the folder belongs to. It is written first and removed last.
+	markFile = ".playlet-dev"
 )
 
 var contents = append([]string{
@@ -40,7 +44,7 @@ var contents = append([]string{
 	folder("").containerd().Socket() + locks.RuntimeSuffix, logLinksFolder, brokenFile, greetingFile,
 }, containerd.Contents...)
 
-func (f folder) manifests() string  { return f.at("manifests") }
+func (f folder) manifests() string  { return f.at(manifestsFolder) }
 func (f folder) samplePath() string { return filepath.Join(f.manifests(), sampleFile) }
 
 // containerd returns the same folder, for containerd's files in it.
@@ -87,12 +91,15 @@ func newFolder(wanted, name string) (path string, temporary bool, err error) {
 }
 
 // make creates the folder, private to root, and the one of manifests, with the sample in it unless it is empty.
-func (f folder) make(sample string) error {
+func (f folder) make(id, sample string) error {
 	if err := os.Mkdir(string(f), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	if err := namespaces.OwnFolder(string(f)); err != nil {
 		return fmt.Errorf("%w: give --dir one of root's", err)
+	}
+	if err := writeFile(f.at(markFile), []byte(id), 0o600); err != nil {
+		return err
 	}
 	for _, dir := range []string{f.manifests(), f.at(podLogsFolder)} {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -119,27 +126,80 @@ func (f folder) manifestsThere() (bool, error) {
 }
 
 // remove removes all files of a run. In a folder named by the user, the user's files stay: objects, manifests other than the
-// sample, and the sample if it was changed.
+// sample, and the sample if it was changed. Without the mark of the run it removes nothing: another folder, or a link, has taken
+// the place of the run's. Removed files are named relative to the open folder, so that a link in its path changes nothing.
 func (f folder) remove(r *Record) error {
+	root, err := f.open(r.ID)
+	if root == nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // nothing was written through it
 	if err := namespaces.RefuseMounts(string(f)); err != nil {
 		return err
 	}
+	names := slices.Concat(contents, []string{unfinished(filepath.Join(manifestsFolder, sampleFile))})
+	for _, name := range contents {
+		names = append(names, unfinished(name))
+	}
 	if r.Temporary {
-		return os.RemoveAll(string(f))
+		entries, err := fs.ReadDir(root.FS(), ".")
+		if err != nil {
+			return err
+		}
+		names = nil
+		for _, e := range entries {
+			if e.Name() != markFile {
+				names = append(names, e.Name())
+			}
+		}
 	}
 	var errs []error
-	for _, name := range contents {
-		errs = append(errs, os.RemoveAll(f.at(name)), os.RemoveAll(unfinished(f.at(name))))
+	for _, name := range names {
+		errs = append(errs, root.RemoveAll(name))
 	}
-	if err := os.Remove(f.at(objectsFolder)); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+	if err := root.Remove(objectsFolder); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {
 		errs = append(errs, err)
 	}
-	errs = append(errs, os.RemoveAll(unfinished(f.samplePath())))
-	if text, err := os.ReadFile(f.samplePath()); err == nil && r.Sample != "" && string(text) == r.Sample {
-		errs = append(errs, os.Remove(f.samplePath()))
+	sample := filepath.Join(manifestsFolder, sampleFile)
+	if text, err := root.ReadFile(sample); err == nil && r.Sample != "" && string(text) == r.Sample {
+		errs = append(errs, root.Remove(sample))
 	}
-	return errors.Join(errs...) // folders are removed as the others that were made
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := root.Remove(markFile); err != nil || !r.Temporary {
+		return err // the folder is removed as the others that were made
+	}
+	return os.Remove(string(f))
 }
+
+// open opens the folder if it has the mark of the run, and nil if it does not exist. An empty folder of a run that was killed
+// before it wrote the mark is removed.
+func (f folder) open(id string) (*os.Root, error) {
+	err := namespaces.OwnFolder(string(f))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: nothing in it is removed", err)
+	}
+	root, err := os.OpenRoot(string(f))
+	if err != nil {
+		return nil, err
+	}
+	mark, err := root.ReadFile(markFile)
+	if err == nil && string(mark) == id {
+		return root, nil
+	}
+	_ = root.Close() // nothing was written through it
+	if errors.Is(err, fs.ErrNotExist) && os.Remove(string(f)) == nil {
+		return nil, nil
+	}
+	return nil, errReplaced
+}
+
+// errReplaced is the error of a folder that does not have the mark of the run.
+var errReplaced = errors.New("it was replaced by another")
 
 // removeEmpty removes a folder that holds nothing.
 func removeEmpty(dir string) error {

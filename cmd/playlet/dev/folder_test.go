@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,13 +43,13 @@ func TestFoldersThatCannotBeUsedAreRefused(t *testing.T) {
 
 func TestARunsFilesGoAndTheUsersStay(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
-	record := &Record{Dir: dir, Sample: "sample"}
+	record := &Record{ID: "abc234", Dir: dir, Sample: "sample"}
 	var err error
 	record.Folders, err = missingFolders(folder(dir).manifests())
 	must(t, err)
 	must(t, makeFolders(record.Folders))
 	f := folder(dir)
-	must(t, f.make(record.Sample))
+	must(t, f.make(record.ID, record.Sample))
 	files := map[string]string{"theirs": "1", "manifests/theirs.yaml": "2", "objects/theirs.yaml": "3"}
 	for _, name := range contents {
 		if files[unfinished(name)] = ""; name != brokenFile && name != greetingFile { // which are there
@@ -59,28 +60,71 @@ func TestARunsFilesGoAndTheUsersStay(t *testing.T) {
 	for name, text := range files {
 		write(t, f.at(name), text)
 	}
-	for range 2 {
-		must(t, f.remove(record))
-		must(t, removeFolders(record.Folders))
-	}
+	must(t, f.remove(record))
+	must(t, removeFolders(record.Folders))
 	if left := filesIn(t, dir); !slices.Equal(left, []string{"manifests", "manifests/theirs.yaml", "objects",
 		"objects/theirs.yaml", "theirs"}) {
 		t.Errorf("left: %q", left)
 	}
+	if err := f.remove(record); !errors.Is(err, errReplaced) {
+		t.Errorf("without the mark: %v", err)
+	}
+	mark := func() { write(t, f.at(markFile), record.ID) }
 	must(t, os.Remove(f.at("objects/theirs.yaml")))
+	mark()
 	must(t, f.remove(record))
 	if there(f.at(objectsFolder)) {
 		t.Error("an empty folder of objects is there")
 	}
 	write(t, f.samplePath(), "changed")
+	mark()
 	must(t, f.remove(record))
 	if !there(f.samplePath()) {
 		t.Error("a sample that was changed is gone")
 	}
 	record.Temporary = true
-	must(t, f.remove(record))
+	mark()
+	for range 2 {
+		must(t, f.remove(record))
+	}
 	if there(dir) {
 		t.Error("a temporary folder is there")
+	}
+}
+
+// Nothing is removed from a folder that took the place of the run's, nor behind a link. An empty one of a run that was killed
+// before it wrote its mark is removed.
+func TestFolder_Replaced(t *testing.T) {
+	top := t.TempDir()
+	victim, record := filepath.Join(top, "victim"), goodRecord()
+	record.Dir = filepath.Join(top, record.Name())
+	for _, temporary := range []bool{true, false} {
+		record.Temporary = temporary
+		for _, mark := range []string{"", "another"} {
+			write(t, filepath.Join(victim, nodeFolder, "x"), "")
+			if mark != "" {
+				write(t, filepath.Join(victim, markFile), mark)
+			}
+			must(t, os.Symlink(victim, record.Dir))
+			if err := folder(record.Dir).remove(record); err == nil {
+				t.Error("a link was removed")
+			}
+			must(t, os.Remove(record.Dir))
+			must(t, os.Rename(victim, record.Dir))
+			if err := folder(record.Dir).remove(record); !errors.Is(err, errReplaced) {
+				t.Errorf("of another folder: %v", err)
+			}
+			must(t, os.Rename(record.Dir, victim))
+			if !there(filepath.Join(victim, nodeFolder, "x")) {
+				t.Fatal("a user's file is gone")
+			}
+			must(t, os.RemoveAll(victim))
+		}
+	}
+	must(t, os.Mkdir(record.Dir, 0o700))
+	must(t, folder(record.Dir).remove(record))
+	if there(record.Dir) {
+		t.Error("the empty folder is there")
 	}
 }
 
@@ -98,7 +142,7 @@ func filesIn(t *testing.T, dir string) (out []string) {
 
 func TestATemporaryFolderIsRootsAlone(t *testing.T) {
 	f := folder(filepath.Join(t.TempDir(), "playlet-dev-x"))
-	must(t, f.make("sample"))
+	must(t, f.make("x", "sample"))
 	if info, err := os.Stat(string(f)); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
@@ -109,7 +153,7 @@ func TestATemporaryFolderIsRootsAlone(t *testing.T) {
 		t.Skip("another user's folder is not tried: that takes root")
 	}
 	must(t, os.Chown(string(f), 65534, 65534))
-	if err := f.make(""); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+	if err := f.make("x", ""); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
 		t.Errorf("another user's folder: %v", err)
 	}
 }

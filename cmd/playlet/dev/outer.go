@@ -79,7 +79,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err == nil && ctx.Err() == nil {
 		err = runInit(ctx, s, r, o)
 	}
-	cleaned := p.Step("clean-up", func(func(string)) (string, error) { return "the machine is as it was", undo(r) })
+	cleaned := p.Step("clean-up", func(func(string)) (string, error) { return undo(r, "the machine is as it was") })
 	undone = cleaned == nil
 	if cleaned != nil {
 		cleaned = fmt.Errorf("not everything could be removed (playlet dev --clean tries again): %w", cleaned)
@@ -130,7 +130,7 @@ func begin(dir string, p *progress.Progress) (s *store, left bool, err error) {
 		return s, false, nil
 	}
 	err = p.Step("leftovers", func(func(string)) (string, error) {
-		return fmt.Sprintf("removed what an earlier run (process %d) had left", r.Outer.PID), undo(r)
+		return undo(r, fmt.Sprintf("removed what an earlier run (process %d) had left", r.Outer.PID))
 	})
 	if err == nil {
 		err = os.Remove(s.path())
@@ -147,7 +147,7 @@ func makeAll(ctx context.Context, plan *Plan, r *Record) error {
 		return err
 	}
 	f := folder(r.Dir)
-	if err := f.make(r.Sample); err != nil {
+	if err := f.make(r.ID, r.Sample); err != nil {
 		return err
 	}
 	text, err := json.MarshalIndent(plan, "", "  ")

@@ -2,6 +2,7 @@ package dev
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -13,12 +14,12 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 )
 
-// undo removes all that a record names and is still there. It may be done again. It goes on after each failure, so that
-// as little as possible is left.
-func undo(r *Record) error {
+// undo removes all that a record names and is still there, and returns done, with the reason if files of the run's folder stay.
+// It may be done again. It goes on after each failure, so that as little as possible is left.
+func undo(r *Record, done string) (string, error) {
 	boot, err := bootID()
 	if err != nil {
-		return err
+		return "", err
 	}
 	var errs []error
 	folders := r.Folders
@@ -28,8 +29,12 @@ func undo(r *Record) error {
 	} else { // files in /run belong to this boot
 		folders = slices.DeleteFunc(slices.Clone(folders), func(dir string) bool { return strings.HasPrefix(dir, "/run/") })
 	}
-	errs = append(errs, folder(r.Dir).remove(r), removeFolders(folders))
-	return errors.Join(errs...)
+	err = folder(r.Dir).remove(r)
+	if errors.Is(err, errReplaced) { // trying again would change nothing
+		done, err = fmt.Sprintf("%s; the files in %s stay: %v", done, r.Dir, err), nil
+	}
+	errs = append(errs, err, removeFolders(folders))
+	return done, errors.Join(errs...)
 }
 
 // listening reports whether a process accepts connections on the unix socket.

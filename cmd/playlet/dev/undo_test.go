@@ -69,7 +69,9 @@ func TestOfAnotherBootOnlyFilesAreRemoved(t *testing.T) {
 	record.Folders = []string{filepath.Join(top, "made"), running}
 	write(t, filepath.Join(record.Dir, "x"), "")
 	must(t, os.Mkdir(filepath.Join(top, "made"), 0o755))
-	must(t, undo(record))
+	write(t, filepath.Join(record.Dir, markFile), record.ID)
+	_, err = undo(record, "")
+	must(t, err)
 	if left := filesIn(t, top); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
@@ -93,6 +95,7 @@ func TestWhatAKilledRunHasLeftIsUndoneFirst(t *testing.T) {
 	record := goodRecord()
 	record.Boot, record.Dir, record.Folders, record.Outer.PID = "another", filepath.Join(top, "playlet-dev-abc234"), nil, 4711
 	write(t, filepath.Join(record.Dir, "x"), "")
+	write(t, filepath.Join(record.Dir, markFile), record.ID)
 	must(t, s.save(record))
 	must(t, s.close(false))
 
