@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -97,8 +98,8 @@ func (e StartSandbox) make(ctx context.Context, h *host.Host) (messages.SandboxF
 		}
 		found, lookErr := findSandbox(ctx, h, e.Pod, e.Attempt)
 		if root := h.CRI.ForeignRoot(string(e.Pod.UID)); root != "" && found == "" && cri.IsNameConflict(err) {
-			return messages.SandboxFact{}, fmt.Errorf("the agent with --root-dir %s runs this very pod: "+
-				"take its manifest away there or here", root)
+			return messages.SandboxFact{}, fmt.Errorf("the pod belongs to the agent with --root-dir %s: take its manifest away "+
+				"there or here; if that agent will not run again, remove %s", root, filepath.Join(root, "playlet", "lock"))
 		}
 		if lookErr != nil || found == "" {
 			return messages.SandboxFact{}, err

@@ -76,7 +76,7 @@ func TestTheRuntimesLockComesBeforeTheRuntime(t *testing.T) {
 	}
 }
 
-// An agent does not end the pods of one that is down, and has them once that one's root folder is gone.
+// An agent does not end the pods of one that is down, and has them once that one's lock file is gone.
 func TestPodsOfAnAgentThatIsDownAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sim.Options{})
@@ -105,7 +105,7 @@ func TestPodsOfAnAgentThatIsDownAreLeftAlone(t *testing.T) {
 	if !running("theirs-node")(r.runtime.Snapshot()) {
 		t.Fatal("the other agent's pod was ended")
 	}
-	if err := os.RemoveAll(first); err != nil {
+	if err := os.Remove(filepath.Join(first, "playlet", "lock")); err != nil {
 		t.Fatal(err)
 	}
 	r.start(nil)
@@ -133,7 +133,8 @@ func TestAPodThatAnotherAgentRuns(t *testing.T) {
 		}
 		now = next
 	}
-	want := "the agent with --root-dir " + first + " runs this very pod: take its manifest away there or here"
+	want := "the pod belongs to the agent with --root-dir " + first + ": take its manifest away there or here; if that agent will " +
+		"not run again, remove " + first + "/playlet/lock"
 	if got := now.Pods[0].Waiting.Message; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}

@@ -142,7 +142,7 @@ func holderIn(text, namespace string) string {
 
 // Foreign returns a function that reports whether a sandbox or container with this root folder as its mark belongs to another
 // agent. Its pods are not ended even while that agent is down: it may be about to restart. They belong to this agent once that
-// folder is removed.
+// agent's lock file is removed. The folder itself has to stay: running pods have their volumes there.
 func Foreign(rootDir string, log *slog.Logger) func(string) bool {
 	var logged sync.Map
 	return func(other string) bool {
@@ -157,8 +157,8 @@ func Foreign(rootDir string, log *slog.Logger) func(string) bool {
 			return false
 		}
 		if _, again := logged.LoadOrStore(other, nil); !again {
-			log.Warn("the runtime has pods of another agent, which are left alone; "+
-				"remove its root folder to have this agent take them over", "rootDir", other)
+			log.Warn("the runtime has pods of another agent, which are left alone; if that agent will not run again, remove "+
+				"its lock file to have this agent take them over", "rootDir", other, "lock", rootLock(other))
 		}
 		return true
 	}
