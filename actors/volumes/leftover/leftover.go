@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -105,12 +104,11 @@ func (f *finder) pods() {
 	}
 }
 
-// device looks at a block device of a pod. The agent's own links to devices of local volumes are removed with the pod.
+// device looks at a block device of a pod. Links to devices of local volumes are removed with the pod, also those of a kubelet.
 func (f *finder) device(uid string, device kinds.Found) {
 	if pod, err := f.root.Sub(filepath.Join(kinds.PodsFolder, uid)); err == nil {
-		mapped, mapErr := KubeletMaps(f.root.Path(), uid, device.Volume)
-		own := mapErr == nil && !mapped && IsLink(pod, device)
-		if f.add(errors.Join(mapErr, pod.Close())); own {
+		own := IsLink(pod, device)
+		if f.add(pod.Close()); own {
 			return
 		}
 	}
@@ -121,18 +119,6 @@ func (f *finder) device(uid string, device kinds.Found) {
 func IsLink(pod *safepath.Root, device kinds.Found) bool {
 	info, err := pod.Lstat(device.Device())
 	return device.Plugin == localPlugin && err == nil && info.Mode().Type() == fs.ModeSymlink
-}
-
-// KubeletMaps reports whether a kubelet mapped the block device of a local volume for a pod. It then binds the device, and
-// keeps it open by a loop device.
-func KubeletMaps(rootDir, uid, volume string) (bool, error) {
-	for _, plugin := range []string{localPlugin, "kubernetes.io/local-volume"} {
-		_, err := os.Lstat(filepath.Join(rootDir, "plugins", plugin, devices, volume, uid))
-		if !kinds.IsAbsent(err) {
-			return err == nil, err
-		}
-	}
-	return false, nil
 }
 
 // subPaths looks at the binds of parts of a pod's volumes. A place on which nothing is mounted is empty, unless a container
@@ -241,7 +227,7 @@ func (f *finder) plugins() {
 		}
 	}
 	for _, plugin := range f.names(pluginsFolder) {
-		if plugin == "csi" {
+		if plugin == "csi" || "kubernetes.io~"+plugin == localPlugin { // the agent undoes them
 			continue
 		}
 		for _, device := range f.names(pluginsFolder, plugin, devices) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/volumes/blockmap"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/actors/volumes/leftover"
 	"github.com/playlet-dev/playlet/messages"
@@ -40,9 +41,9 @@ func checkMode(pod *v1.Pod, volume string, pv *v1.PersistentVolume) error {
 }
 
 // mapLocal links the block device of a local volume into the pod's folder, and returns the path of the link. The runtime
-// follows it. The kubelet also binds the device in its plugins folder and keeps it open by a loop device, so that no device
-// with the same number takes its place. A local volume needs neither: its path names the device, and a runtime resolves the
-// number when it creates a container.
+// follows it. The kubelet also maps the device in its plugins folder (blockmap), so that no device with the same number takes its
+// place. A local volume does not need that: its path names the device, and a runtime resolves the number when it creates a
+// container.
 func (s *Storage) mapLocal(ctx context.Context, p kinds.Folder, volume string, pv *v1.PersistentVolume) (string, error) {
 	path, err := localPath(pv)
 	if err != nil {
@@ -92,18 +93,47 @@ func checkDevice(ctx context.Context, p kinds.Folder, path string) error {
 	return nil
 }
 
-// UnmapLocal removes the links to block devices of local volumes from the pod's folder. It touches no device. A device that a
-// kubelet mapped keeps its link.
+// UnmapLocal removes the links to block devices of local volumes from the pod's folder, and the maps that a kubelet made of the
+// devices. It touches no device.
 func UnmapLocal(p kinds.Folder) error {
 	found, err := kinds.FoundDevices(p)
 	for _, f := range found {
-		if !leftover.IsLink(p.Root, f) {
+		if leftover.IsLink(p.Root, f) {
+			err = errors.Join(err, unmapLocal(p, f))
+		}
+	}
+	return err
+}
+
+func unmapLocal(p kinds.Folder, f kinds.Found) error {
+	uid, rootDir := filepath.Base(p.Path()), filepath.Dir(filepath.Dir(p.Path()))
+	for _, plugin := range []string{localName, kinds.Escaped(localName)} {
+		root, err := safepath.OpenRoot(filepath.Join(rootDir, "plugins", plugin, devicesFolder))
+		if kinds.IsAbsent(err) {
 			continue
 		}
-		mapped, mapErr := leftover.KubeletMaps(filepath.Dir(filepath.Dir(p.Path())), filepath.Base(p.Path()), f.Volume)
-		if err = errors.Join(err, mapErr); mapErr == nil && !mapped {
-			err = errors.Join(err, kinds.IgnoreAbsent(p.Unlink(f.Device())))
+		if err == nil {
+			err = errors.Join(unmapFrom(root, f.Volume, uid), root.Close())
 		}
+		if err != nil {
+			return err
+		}
+	}
+	return kinds.IgnoreAbsent(p.Unlink(f.Device()))
+}
+
+// unmapFrom undoes the map of a pod in a folder of maps, and removes the folder after the last one.
+func unmapFrom(root *safepath.Root, folder, uid string) error {
+	maps, err := root.Sub(folder)
+	if err != nil {
+		return kinds.IgnoreAbsent(err)
+	}
+	if err := errors.Join(blockmap.Unmap(maps, uid), maps.Close()); err != nil {
+		return err
+	}
+	var others *safepath.NotEmptyError
+	if err = root.RemoveEmpty(folder); errors.As(err, &others) { // of other pods
+		return nil
 	}
 	return err
 }

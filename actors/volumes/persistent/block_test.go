@@ -75,25 +75,42 @@ func TestLocalDevice_IsLinked(t *testing.T) {
 	}
 }
 
-// A device that a kubelet mapped is used while its pod runs, and kept at the end: the kubelet's bind and lock stay.
-func TestLocalDevice_AKubeletsMapIsKept(t *testing.T) {
-	device := makeDevice(t)
-	n := storageNode(t, boundDevice("disk", device)...)
-	link := n.Pod("a/volumeDevices/kubernetes.io~local-volume/pv-disk")
-	must(t, os.MkdirAll(filepath.Dir(link), 0o750))
-	must(t, os.Symlink(device, link))
-	bind := filepath.Join(n.RootDir, "plugins/kubernetes.io~local-volume/volumeDevices/pv-disk/a")
-	write(t, bind)
-	n.Tell("a", messages.MountVolumes{UID: "a", Pod: podWithDevice("a", "disk")})
-	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
-	held, err := leftover.Find(n.RootDir, false)
-	if err != nil || len(held) != 1 || held[0].Code != messages.HeldDevice || held[0].Path != link || !exists(t, link) || !exists(t, bind) {
-		t.Errorf("held: %v, %v", held, err)
-	}
-	must(t, os.Remove(bind)) // by hand
-	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
-	if exists(t, n.Pod("a")) {
-		t.Error("the pod's folder is left")
+// A map that a kubelet made of a device, in either place, is undone with the pod. The map of another pod stays.
+func TestLocalDevice_AKubeletsMapIsUndone(t *testing.T) {
+	for _, plugin := range []string{"kubernetes.io~local-volume", "kubernetes.io/local-volume"} {
+		t.Run(plugin, func(t *testing.T) {
+			device, _ := volumestest.LoopDevice(t)
+			n := storageNode(t, boundDevice("disk", device)...)
+			link := n.Pod("a/volumeDevices/kubernetes.io~local-volume/pv-disk")
+			must(t, os.MkdirAll(filepath.Dir(link), 0o750))
+			must(t, os.Symlink(device, link))
+			maps := filepath.Join(n.RootDir, "plugins", plugin, "volumeDevices/pv-disk")
+			mapped, others := filepath.Join(maps, "a"), filepath.Join(maps, "b")
+			for _, path := range []string{mapped, others} {
+				write(t, path)
+				must(t, unix.Mount(device, path, "", unix.MS_BIND, ""))
+				_, err := volumestest.Losetup("-f", path)
+				must(t, err)
+			}
+			n.Tell("a", messages.MountVolumes{UID: "a", Pod: podWithDevice("a", "disk")})
+			if held, err := leftover.Find(n.RootDir, false); err != nil || len(held) > 0 {
+				t.Errorf("held: %v, %v", held, err)
+			}
+			n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+			if exists(t, n.Pod("a")) || exists(t, mapped) || len(volumestest.LoopsOver(t, mapped)) > 0 {
+				t.Error("the pod's folder, map or loop device is left")
+			}
+			if len(volumestest.LoopsOver(t, others)) != 1 {
+				t.Error("the other pod's loop device is gone")
+			}
+			write(t, n.Pod("b/volumeDevices/kubernetes.io~local-volume/x"))
+			must(t, os.Remove(n.Pod("b/volumeDevices/kubernetes.io~local-volume/x")))
+			must(t, os.Symlink(device, n.Pod("b/volumeDevices/kubernetes.io~local-volume/pv-disk")))
+			n.Tell("b", messages.UnmountVolumes{UID: "b", Remove: true})
+			if exists(t, n.Pod("b")) || exists(t, maps) || len(volumestest.LoopsOver(t, others)) > 0 {
+				t.Error("something of the last pod is left")
+			}
+		})
 	}
 }
 
