@@ -102,6 +102,9 @@ type unpacking struct {
 
 type link struct{ file, target string }
 
+// maxLinks limits the symbolic links of a copy, which are kept in memory until its end.
+const maxLinks = 200_000
+
 // unpack reads an archive of one thing, which has this name there. The target is its new name, or the folder that it is put into.
 func (u *unpacking) unpack(from io.Reader, name, target string) error {
 	parent, as := filepath.Dir(target), lastName(target)
@@ -197,6 +200,9 @@ func (u *unpacking) write(file, name string, h *tar.Header, from io.Reader) erro
 		_, err = io.Copy(to, from)
 		return errors.Join(err, to.Close())
 	case tar.TypeSymlink:
+		if len(u.links) == maxLinks {
+			return fmt.Errorf("the container sends more than %d symbolic links", maxLinks)
+		}
 		u.links = append(u.links, link{file, h.Linkname})
 		return nil
 	case tar.TypeLink:

@@ -1,7 +1,6 @@
 package streams
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -145,9 +144,9 @@ func (c *streamCommand) copyIn(ctx context.Context, pod *api.Pod, from, to strin
 	return err
 }
 
-// tar runs a command in the container; its output on stderr becomes the error.
+// tar runs a command in the container. The beginning of its output on stderr becomes the error.
 func (c *streamCommand) tar(ctx context.Context, pod *api.Pod, in io.Reader, out io.Writer, command ...string) error {
-	var said bytes.Buffer
+	said := stderrCapture{Writer: io.Discard}
 	o := c.options
 	o.Command, o.Stdin = command, in != nil
 	note := func(text string) {
@@ -158,7 +157,7 @@ func (c *streamCommand) tar(ctx context.Context, pod *api.Pod, in io.Reader, out
 	}
 	t := api.Terminal{Stdin: in, Stdout: out, Stderr: &said, Note: note}
 	code, err := c.Client.Exec(ctx, pod.Pod.Namespace, pod.Pod.Name, o, t)
-	text := cli.Plain(strings.TrimSpace(said.String()))
+	text := cli.Plain(strings.TrimSpace(string(said.said)))
 	switch {
 	case err != nil && notRun(err) == 127:
 		return fmt.Errorf("the container of pod %s has no %s, which is needed to copy; playlet exec reads a file without it: "+

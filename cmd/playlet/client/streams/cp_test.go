@@ -1,6 +1,12 @@
 package streams
 
-import "testing"
+import (
+	"archive/tar"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+)
 
 func TestTarsFailuresAreTranslated(t *testing.T) {
 	for said, want := range map[string]string{
@@ -18,5 +24,34 @@ func TestTarsFailuresAreTranslated(t *testing.T) {
 		if got := tarFailure(said, 2, "/etc"); got != want {
 			t.Errorf("%q is %q, want %q", said, got, want)
 		}
+	}
+}
+
+// A container that sends errors or links without end fills no memory.
+func TestCopy_Endless(t *testing.T) {
+	said := stderrCapture{Writer: io.Discard}
+	for range 100 {
+		if n, err := said.Write(make([]byte, 1<<16)); n != 1<<16 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if len(said.said) != maxHeard {
+		t.Errorf("%d bytes are kept, want %d", len(said.said), maxHeard)
+	}
+	r, w := io.Pipe()
+	go func() {
+		archive := tar.NewWriter(w)
+		err := archive.WriteHeader(&tar.Header{Name: "d", Typeflag: tar.TypeDir, Mode: 0o755})
+		for i := 0; err == nil; i++ {
+			err = archive.WriteHeader(&tar.Header{Name: fmt.Sprint("d/", i), Typeflag: tar.TypeSymlink, Linkname: "x"})
+		}
+	}()
+	u := unpacking{note: func(string) {}}
+	err := u.unpack(r, "d", t.TempDir()+"/d")
+	if err == nil || !strings.Contains(err.Error(), "more than 200000 symbolic links") {
+		t.Errorf("links without end: %v", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
