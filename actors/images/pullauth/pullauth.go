@@ -205,9 +205,9 @@ func parseAuths(from string, data []byte) (*Keyring, error) {
 	return ring, nil
 }
 
-// basic decodes username:password, with or without padding.
+// basic decodes username:password, with or without padding, and with the line ends that base64(1) adds.
 func basic(text string) (user, password string, ok bool) {
-	text = strings.TrimRight(text, "=")
+	text = strings.TrimRight(text, "= \t\r\n") // the decoder ignores line ends only within the text
 	data, err := base64.RawStdEncoding.DecodeString(text)
 	if err != nil {
 		if data, err = base64.RawURLEncoding.DecodeString(text); err != nil {

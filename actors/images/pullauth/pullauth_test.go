@@ -119,16 +119,17 @@ func TestTheOrderOfCredentials(t *testing.T) {
 }
 
 func TestSecrets(t *testing.T) {
-	encoded := base64.StdEncoding.EncodeToString([]byte("me:" + word))
+	encoded := base64.StdEncoding.EncodeToString([]byte("meme:" + word)) // padded
 	for name, c := range map[string]struct {
 		secret *v1.Secret
 		want   string
 		err    error
 	}{
 		"config.json":        {secret(v1.SecretTypeDockerConfigJson, ".dockerconfigjson", `{"auths":{"r.io":{"username":"me","password":"`+word+`","email":"x"}},"credsStore":"x"}`), "me " + word, nil},
-		"auth":               {secret(v1.SecretTypeDockerConfigJson, ".dockerconfigjson", `{"auths":{"r.io":{"username":"other","auth":"`+encoded+`"}}}`), "me " + word, nil},
-		"auth unpadded":      {secret(v1.SecretTypeDockerConfigJson, ".dockerconfigjson", `{"auths":{"r.io":{"auth":"`+strings.TrimRight(encoded, "=")+`"}}}`), "me " + word, nil},
-		"dockercfg":          {secret(v1.SecretTypeDockercfg, ".dockercfg", `{"r.io":{"auth":"`+encoded+`"}}`), "me " + word, nil},
+		"auth":               {secret(v1.SecretTypeDockerConfigJson, ".dockerconfigjson", `{"auths":{"r.io":{"username":"other","auth":"`+encoded+`"}}}`), "meme " + word, nil},
+		"auth unpadded":      {secret(v1.SecretTypeDockerConfigJson, ".dockerconfigjson", `{"auths":{"r.io":{"auth":"`+strings.TrimRight(encoded, "=")+`"}}}`), "meme " + word, nil},
+		"auth of base64(1)":  {secret(v1.SecretTypeDockerConfigJson, ".dockerconfigjson", `{"auths":{"r.io":{"auth":"`+encoded[:4]+`\n`+encoded[4:]+`\n"}}}`), "meme " + word, nil},
+		"dockercfg":          {secret(v1.SecretTypeDockercfg, ".dockercfg", `{"r.io":{"auth":"`+encoded+`"}}`), "meme " + word, nil},
 		"tokens":             {secret(v1.SecretTypeDockercfg, ".dockercfg", `{"r.io":{"identitytoken":"i","registrytoken":"r"}}`), " i r", nil},
 		"another type":       {secret(v1.SecretTypeOpaque, ".dockerconfigjson", `{}`), "", ErrType},
 		"the wrong key":      {secret(v1.SecretTypeDockerConfigJson, ".dockercfg", `{}`), "", ErrForm},
@@ -136,7 +137,7 @@ func TestSecrets(t *testing.T) {
 		"nothing in it":      {secret(v1.SecretTypeDockerConfigJson, ".dockerconfigjson", `{"auths":{}}`), "", nil},
 		"auth of no user":    {secret(v1.SecretTypeDockercfg, ".dockercfg", `{"r.io":{"auth":"`+base64.StdEncoding.EncodeToString([]byte("x"))+`"}}`), "", ErrForm},
 		"auth not in base64": {secret(v1.SecretTypeDockercfg, ".dockercfg", `{"r.io":{"auth":"`+word+`!"}}`), "", ErrForm},
-		"a key that is none": {secret(v1.SecretTypeDockercfg, ".dockercfg", `{"r io:%":{"username":"other"},"r.io":{"auth":"`+encoded+`"}}`), "me " + word, nil},
+		"a key that is none": {secret(v1.SecretTypeDockercfg, ".dockercfg", `{"r io:%":{"username":"other"},"r.io":{"auth":"`+encoded+`"}}`), "meme " + word, nil},
 	} {
 		r, err := OfSecret(c.secret)
 		got := ""
