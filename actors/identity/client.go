@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 )
 
@@ -186,9 +187,16 @@ func (c *Client) Config() *rest.Config {
 	}
 	// The transport has these settings already; client-go rejects them in both places.
 	out.TLSClientConfig, out.Proxy = rest.TLSClientConfig{}, nil
-	out.Transport = &rotating{certificate: c.current, make: c.transport}
+	own := &rotating{certificate: c.current, make: c.transport}
+	if c.base.CAFile != "" && len(c.base.CAData) == 0 {
+		own.roots = func() ([]byte, error) { return atomicfile.ReadFile(c.base.CAFile, maxRoots) }
+	}
+	out.Transport = own
 	return out
 }
+
+// maxRoots limits the size of a file of certificate authorities, in bytes.
+const maxRoots = 4 << 20
 
 // Server is the API server's address, as the kubeconfig has it.
 func (c *Client) Server() string { return c.base.Host }

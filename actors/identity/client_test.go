@@ -9,11 +9,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/certificate"
 
 	"github.com/playlet-dev/playlet/actors/internal/suspend"
@@ -100,6 +103,61 @@ func TestBootstrapFromNothing(t *testing.T) {
 	}
 	if len(api.requests) != 1 {
 		t.Errorf("%d requests", len(api.requests))
+	}
+}
+
+// The file of the API server's authorities is read again, and never leaves the client without any.
+func TestNewAuthoritiesOfTheServerAreTrusted(t *testing.T) {
+	api, folder := newAPIServer(t), t.TempDir()
+	var shown atomic.Pointer[tls.Certificate]
+	serve := func() (authorities []byte) {
+		chain, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair, err := tls.X509KeyPair(chain, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown.Store(&pair)
+		return chain
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(api.serve))
+	server.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return &tls.Config{Certificates: []tls.Certificate{*shown.Load()}, ClientAuth: tls.RequestClientCert}, nil
+	}}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	file, pair := filepath.Join(folder, "ca.crt"), filepath.Join(folder, "client.pem")
+	trust := func(text []byte) {
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trust(serve())
+	api.clientPair(t, pair, time.Now().Add(-time.Minute), time.Now().Add(time.Hour))
+	kubeconfig := api.kubeconfig(t, "", func(c *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+		c.Server, c.CertificateAuthority, c.CertificateAuthorityData = server.URL, file, nil
+		u.ClientCertificate, u.ClientKey = pair, pair
+	})
+	client := dial(t, open(t, ClientOptions{Kubeconfig: kubeconfig, CertDir: folder, Rotate: true}))
+	if _, err := whoami(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	next := serve()
+	server.CloseClientConnections()
+	for _, text := range []string{"", "-----BEGIN CERTIFICATE-----\nhalf"} { // it is being written
+		if _, err := whoami(t.Context(), client); err == nil {
+			t.Error("a server that no authority of the file vouches for was trusted")
+		}
+		trust([]byte(text))
+	}
+	if _, err := whoami(t.Context(), client); err == nil {
+		t.Error("a server was trusted with a file that cannot be read")
+	}
+	trust(next)
+	if _, err := whoami(t.Context(), client); err != nil {
+		t.Errorf("with the new authorities: %v", err)
 	}
 }
 

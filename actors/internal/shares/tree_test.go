@@ -59,7 +59,7 @@ var limits = map[string]string{
 		actors/eviction:Limits actors/images:Limits`,
 	"bounds one piece of data, one answer or one walk": `
 		actors/resources.maxTries actors/container.maxHosts actors/events.maxMessage actors/eviction/oomkill.maxRecord actors/images/provider.maxAnswer
-		actors/images/provider.maxConfig actors/internal/statefile.maxFile actors/images/pullauth.maxFile actors/images/pullrecord.maxRecord
+		actors/images/provider.maxConfig actors/identity.maxRoots actors/internal/statefile.maxFile actors/images/pullauth.maxFile actors/images/pullrecord.maxRecord
 		actors/internal/endpoint.maxBody actors/internal/endpoint.maxHeader actors/internal/endpoint.maxRedirects
 		actors/internal/linux/atomicfile.maxCheckpoint actors/internal/linux/safepath.maxDepth
 		actors/internal/manifest.maxObjectBytes actors/internal/manifest.maxProblems actors/internal/podspec.maxAppArmorName
