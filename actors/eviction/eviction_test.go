@@ -203,7 +203,7 @@ func TestMeasuring(t *testing.T) {
 			}
 		}
 	}
-	proc := map[string]string{"meminfo": "MemTotal:       1000 kB\nMemAvailable:   7 kB\n", "sys/kernel/pid_max": "4194304\n",
+	proc := map[string]string{"meminfo": "MemTotal:       1600 kB\nMemAvailable:   7 kB\nHugetlb:        600 kB\n", "sys/kernel/pid_max": "4194304\n",
 		"sys/kernel/threads-max": "1000\n", "loadavg": "1.36 3.49 4.53 2/300 3715089\n"}
 	for name, cgroups := range map[string]map[string]string{
 		"version 2": {"memory.stat": "anon 102400\nfile 204800\ninactive_file 51200\n"},

@@ -144,13 +144,14 @@ func noteInodes(m *Measurement, s Signal, r Reading, err error) {
 }
 
 // memory returns the machine's memory minus the working set of all processes: their usage without inactive file pages. It is the
-// kubelet's measure, not the kernel's MemAvailable.
+// kubelet's measure, not the kernel's MemAvailable. Huge pages do not count: the kernel keeps them for their own users, and no
+// working set includes them (kubernetes/kubernetes#137984).
 func (p Places) memory() (Reading, error) {
 	info, err := fields(filepath.Join(p.Proc, "meminfo"))
 	if err != nil {
 		return Reading{}, err
 	}
-	total := info["MemTotal:"] << 10
+	total := (info["MemTotal:"] - info["Hugetlb:"]) << 10
 	if total <= 0 {
 		return Reading{}, errors.New("/proc/meminfo does not tell the machine's memory")
 	}

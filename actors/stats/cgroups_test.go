@@ -193,6 +193,12 @@ func TestTheSummaryOfACgroup(t *testing.T) {
 		*s.SwapAvailableBytes != 5000 {
 		t.Errorf("%+v %+v %+v", c, m, s)
 	}
+	if n := memoryOfNode(g, 200_000); *n.AvailableBytes != 900_000 || *n.WorkingSetBytes != 900_000 {
+		t.Errorf("with huge pages, the node has %d available", *n.AvailableBytes)
+	}
+	if n := memoryOfNode(g, 9_000_000); *n.AvailableBytes != 0 {
+		t.Errorf("with all memory in huge pages, the node has %d available", *n.AvailableBytes)
+	}
 	if c.PSI.Some.Total != 7000 || m.PSI.Some.Avg10 != 1.5 || io.PSI.Full.Total != 3000 {
 		t.Errorf("pressure %+v %+v %+v", c.PSI, m.PSI, io.PSI)
 	}

@@ -56,8 +56,9 @@ func (c *Collector) PodStats(ctx context.Context, urgent map[types.UID]bool, sho
 
 func (c *Collector) nodeStats(f *figures, all bool) api.NodeStats {
 	out := api.NodeStats{
-		NodeName: c.opts.NodeName, StartTime: metav1.NewTime(c.booted), CPU: cpu(f.node), Memory: memory(f.node),
-		Swap: swap(f.node),
+		NodeName: c.opts.NodeName, StartTime: metav1.NewTime(c.booted), CPU: cpu(f.node),
+		Memory: memoryOfNode(f.node, hugePages()),
+		Swap:   swap(f.node),
 	}
 	names := map[string]string{api.SystemContainerPods: c.opts.Kubepods()}
 	for name, path := range f.system {
@@ -222,6 +223,16 @@ func memory(g *cgroupstats.Cgroup) *api.MemoryStats {
 	}
 	if limit := g.Info.Spec.Memory.Limit; bounded(limit) {
 		out.AvailableBytes = left(limit, m.WorkingSet)
+	}
+	return out
+}
+
+// memoryOfNode returns the node's memory. The bytes in huge pages are available to their own users alone
+// (kubernetes/kubernetes#137984).
+func memoryOfNode(g *cgroupstats.Cgroup, huge uint64) *api.MemoryStats {
+	out := memory(g)
+	if out != nil && out.AvailableBytes != nil {
+		out.AvailableBytes = left(*out.AvailableBytes, huge)
 	}
 	return out
 }
