@@ -42,6 +42,7 @@ type memory struct {
 	mu    sync.Mutex
 	files map[string]*entry
 	set   *objectset.Set
+	doubt doubt
 	parse func(path string, data []byte) (manifest.Objects, []manifest.Problem)
 	now   func() time.Time // the wall's clock, as of the files' own times
 }
@@ -50,8 +51,42 @@ func newMemory(dir string) *memory {
 	return &memory{dir: dir, files: map[string]*entry{}, parse: manifest.LoadObjects, now: time.Now}
 }
 
+// doubt records whether objects of an earlier agent may exist that this one has not read, because their file system is not
+// mounted or their file is broken. Volumes that have been written keep the content of such objects.
+type doubt struct {
+	empty [2]uint64              // device and inode of the folder if it had no objects at the start, else 0
+	seen  map[objectset.Ref]bool // the objects read since the start, while there is doubt
+}
+
+// apply updates the doubt after a reading, and marks the set with it. first is true of the first reading of the folder.
+func (d *doubt) apply(set *objectset.Set, folder [2]uint64, first, unread bool) {
+	if first && len(set.ConfigMaps)+len(set.Secrets) == 0 {
+		d.empty = folder
+	}
+	if set.Uncertain = unread || d.empty == folder; !set.Uncertain {
+		*d = doubt{}
+		return
+	}
+	if d.seen == nil {
+		d.seen = map[objectset.Ref]bool{}
+	}
+	gone := maps.Clone(d.seen)
+	for k := range set.ConfigMaps {
+		ref := objectset.Ref{Kind: objectset.ConfigMap, Namespace: k.Namespace, Name: k.Name}
+		d.seen[ref] = true
+		delete(gone, ref)
+	}
+	for k := range set.Secrets {
+		ref := objectset.Ref{Kind: objectset.Secret, Namespace: k.Namespace, Name: k.Name}
+		d.seen[ref] = true
+		delete(gone, ref)
+	}
+	set.Gone = gone
+}
+
 // entry is one file.
 type entry struct {
+	unread   bool // it is broken since the start, so that its objects are unknown
 	id       wholefile.Identity
 	good     manifest.Objects // each as its document last was without a problem
 	problems []messages.ManifestProblem
@@ -76,7 +111,7 @@ func (m *memory) read(w *dirwatch.Watch) result {
 	if err != nil {
 		r.set = m.set
 		if errors.Is(err, fs.ErrNotExist) && m.set == nil {
-			r.set = &objectset.Set{} // it may be created later; pods wait for their objects by name
+			r.set = &objectset.Set{Uncertain: true} // it may be created later; pods wait for their objects by name
 		}
 		r.problems = []messages.ManifestProblem{{
 			Path: m.dir, Message: "the folder of ConfigMaps and Secrets cannot be read: " + err.Error(), KeptLast: m.set != nil,
@@ -87,7 +122,8 @@ func (m *memory) read(w *dirwatch.Watch) result {
 	if open {
 		r.warnings = append(r.warnings, m.dir+" is a folder for Secrets and can be read by others; chmod o-rwx")
 	}
-	device := wholefile.IdentityOf(folder).Device
+	id := wholefile.IdentityOf(folder)
+	device, began := id.Device, m.set == nil
 	there := map[string]bool{}
 	for _, n := range names {
 		if strings.HasPrefix(n.Name(), ".") {
@@ -107,7 +143,7 @@ func (m *memory) read(w *dirwatch.Watch) result {
 			e = &entry{}
 			m.files[path] = e
 		}
-		m.look(e, path, info, err, first && m.set == nil)
+		m.look(e, path, info, err, first && began)
 		e.device = device
 		if e.pending {
 			r.again = settle
@@ -126,6 +162,8 @@ func (m *memory) read(w *dirwatch.Watch) result {
 		return false
 	})
 	m.collect(&r)
+	unread := slices.ContainsFunc(slices.Collect(maps.Values(m.files)), func(e *entry) bool { return e.unread })
+	m.doubt.apply(r.set, [2]uint64{id.Device, id.Inode}, began, unread)
 	return r
 }
 
@@ -141,6 +179,7 @@ func (m *memory) cover(w *dirwatch.Watch) {
 // keep in force.
 func (m *memory) look(e *entry, path string, info fs.FileInfo, err error, atOnce bool) {
 	e.pending = false
+	e.unread = e.unread || atOnce
 	broken := func(message string) {
 		e.problems = []messages.ManifestProblem{{Path: path, Message: message, KeptLast: e.holds()}}
 	}
@@ -176,7 +215,7 @@ func (m *memory) look(e *entry, path string, info fs.FileInfo, err error, atOnce
 		broken(failed)
 		return
 	}
-	e.problems = nil
+	e.problems, e.unread = nil, e.unread && len(found) > 0
 	for _, p := range found {
 		e.problems = append(e.problems, messages.ManifestProblem{
 			Path: p.Path, Line: p.Line, Field: p.Field, Message: p.Message, KeptLast: e.holds(),

@@ -21,6 +21,10 @@ type Set struct {
 	Secrets    map[Key]*v1.Secret
 	// RuntimeClasses are handlers of the runtime by names of classes.
 	RuntimeClasses map[string]string
+	// Uncertain is set while objects of an earlier agent may be missing: the folder was empty or unreadable when this agent
+	// started, or a file in it is broken since then. Gone are the objects that were there since, and were removed.
+	Uncertain bool
+	Gone      map[Ref]bool
 }
 
 // Errors of a board without objects.
@@ -66,6 +70,9 @@ func (b *Board) compare(s *Set) {
 	if before == nil {
 		b.changes, b.ofFolder = map[Ref]uint64{}, b.version
 		before = &Set{}
+	}
+	if before.Uncertain && !s.Uncertain {
+		b.ofFolder = b.version
 	}
 	gone := changed(b, ConfigMap, before.ConfigMaps, s.ConfigMaps)
 	gone = changed(b, Secret, before.Secrets, s.Secrets) || gone
@@ -146,6 +153,22 @@ func (b *Board) Secret(pod *v1.Pod, name string) (object *v1.Secret, found bool,
 		return object, found
 	})
 }
+
+// MayExist returns an error if an object that a static pod refers to is absent, and may exist: its file could not be read since
+// the agent started. A volume that has been written keeps its content then.
+func (b *Board) MayExist(pod *v1.Pod, kind Kind, name string) error {
+	if b == nil || OfAPIServer(pod) {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.set == nil || !b.set.Uncertain || b.set.Gone[Ref{kind, pod.Namespace, name}] {
+		return nil
+	}
+	return unreadError{errUncertain}
+}
+
+var errUncertain = errors.New("files of --object-dir are missing or could not be read since the agent started")
 
 func lookUp[T any](
 	b *Board, pod *v1.Pod, kind Kind, name string, local func(*Set, Key) (T, bool),

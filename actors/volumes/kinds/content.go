@@ -81,7 +81,7 @@ func (c content) files(ctx context.Context, p Folder, v *v1.Volume, there bool) 
 		timeout = 0
 	}
 	err = p.Node.Objects.Settle(ctx, timeout, func() error {
-		files, err = filesOf(ctx, p, v)
+		files, err = filesOf(ctx, p, v, there)
 		return err
 	})
 	return files, err

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
@@ -62,17 +63,18 @@ func pathsOf(sources []v1.VolumeProjection) (paths []string) {
 }
 
 // filesOf returns the files of a volume by path. If two sources have the same path, the later one wins. An error that a retry
-// cannot fix is a Permanent one.
-func filesOf(ctx context.Context, p Folder, v *v1.Volume) (map[string]file, error) {
+// cannot fix is a Permanent one. there is true of a volume that has been written: an absent object that may exist is an error
+// then.
+func filesOf(ctx context.Context, p Folder, v *v1.Volume, there bool) (map[string]file, error) {
 	_, sources, mode := contentOf(v)
 	out := map[string]file{}
 	for _, s := range sources {
 		var err error
 		switch {
 		case s.ConfigMap != nil:
-			err = configMapKeys(p, s.ConfigMap.Name).files(out, s.ConfigMap.Items, s.ConfigMap.Optional, mode)
+			err = configMapKeys(p, s.ConfigMap.Name, there).files(out, s.ConfigMap.Items, s.ConfigMap.Optional, mode)
 		case s.Secret != nil:
-			err = secretKeys(p, s.Secret.Name).files(out, s.Secret.Items, s.Secret.Optional, mode)
+			err = secretKeys(p, s.Secret.Name, there).files(out, s.Secret.Items, s.Secret.Optional, mode)
 		case s.DownwardAPI != nil:
 			err = downwardFiles(p, out, s.DownwardAPI.Items, mode)
 		case s.ServiceAccountToken != nil:
@@ -95,7 +97,7 @@ type keys struct {
 	err    error
 }
 
-func configMapKeys(p Folder, name string) keys {
+func configMapKeys(p Folder, name string, there bool) keys {
 	object, found, err := p.Node.Objects.ConfigMap(p.Pod, name)
 	k := keys{messages.Cause{Kind: "ConfigMap", Name: p.Pod.Namespace + "/" + name}, map[string][]byte{}, found, err}
 	if err == nil && found {
@@ -104,14 +106,22 @@ func configMapKeys(p Folder, name string) keys {
 		}
 		maps.Copy(k.data, object.BinaryData)
 	}
-	return k
+	return k.written(p, there, objectset.ConfigMap, name)
 }
 
-func secretKeys(p Folder, name string) keys {
+func secretKeys(p Folder, name string, there bool) keys {
 	object, found, err := p.Node.Objects.Secret(p.Pod, name)
 	k := keys{messages.Cause{Kind: "Secret", Name: p.Pod.Namespace + "/" + name}, nil, found, err}
 	if err == nil && found {
 		k.data = object.Data
+	}
+	return k.written(p, there, objectset.Secret, name)
+}
+
+// written returns the keys for a volume that has been written, where there is set.
+func (k keys) written(p Folder, there bool, kind objectset.Kind, name string) keys {
+	if there && !k.found && k.err == nil {
+		k.err = p.Node.Objects.MayExist(p.Pod, kind, name)
 	}
 	return k
 }

@@ -90,3 +90,51 @@ func TestObjectsAsFiles(t *testing.T) {
 		})
 	}
 }
+
+// A volume that an earlier agent wrote keeps the content of an object that may exist, also of an optional one. It is emptied once
+// the object is known to be gone. A volume that has not been written waits for none.
+func TestObjects_Uncertain(t *testing.T) {
+	volumestest.NeedMounts(t)
+	for _, volume := range []v1.Volume{volumestest.ConfigMapVolume("v", "settings"), volumestest.SecretVolume("v", "password")} {
+		written := func(d disk, pod *v1.Pod) int {
+			t.Helper()
+			path, err := d.mount(t, pod)
+			must(t, err)
+			return len(seen(t, path))
+		}
+		required := volumestest.InNamespace(volumestest.PodWith("u", volume))
+		optional := required.DeepCopy()
+		if s := &optional.Spec.Volumes[0]; s.ConfigMap != nil {
+			s.ConfigMap.Optional = new(true)
+		} else {
+			s.Secret.Optional = new(true)
+		}
+		d := newDisk(t)
+		d.node.Objects = &objectset.Board{}
+		d.node.Objects.Publish(volumestest.ObjectsOf("red"))
+		if written(d, optional) == 0 {
+			t.Fatal("no file was written")
+		}
+		d.node.Objects = &objectset.Board{} // of the next agent
+		version := d.node.Objects.Publish(&objectset.Set{Uncertain: true})
+		for _, pod := range []*v1.Pod{required, optional} {
+			if written(d, pod) == 0 {
+				t.Errorf("the %s was emptied while its object may exist", volume.Name)
+			}
+		}
+		fresh := optional.DeepCopy()
+		fresh.UID = "w"
+		if n := written(d, fresh); n != 0 {
+			t.Errorf("%d files of an absent object", n)
+		}
+		d.node.Objects.Publish(&objectset.Set{})
+		if d.node.Objects.VersionOf(optional) == version {
+			t.Error("the pod is not mounted again once its object is known to be gone")
+		}
+		if n := written(d, optional); n != 0 {
+			t.Errorf("%d files of an object that is known to be gone", n)
+		}
+		d.unmount(t, optional)
+		d.unmount(t, fresh)
+	}
+}
