@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -23,8 +24,8 @@ const (
 	// ClassStop covers stops, and removals of images. A StopContainer with a grace period takes no slot: it spends nearly all of
 	// its time waiting, and when a node is drained the signal has to reach every container at once.
 	ClassStop
-	// ClassRemove covers removals of dead containers and sandboxes. They are not urgent: while a start or a stop has a slot, a
-	// third of the slots is used.
+	// ClassRemove covers removals of dead containers and sandboxes. They are not urgent: while a start or a stop has a slot, they
+	// wait, for up to patience, and then use a third of the slots.
 	ClassRemove
 	// ClassPull is PullImage.
 	ClassPull
@@ -130,7 +131,7 @@ func slotless(ctx context.Context, req any) bool {
 type slotQueue struct {
 	mu       sync.Mutex
 	limit    int
-	yieldsTo []*slotQueue // while one of these has a slot in use, this one has few
+	yieldsTo []*slotQueue // while one of these has a slot in use, this one waits, for up to patience
 	yielding []*slotQueue // the queues that yield to this one
 	inUse    int
 	arrivals uint64
@@ -141,9 +142,14 @@ type slotQueue struct {
 // agedTurn is the number of handovers per handover to the longest wait.
 const agedTurn = 8
 
+// patience is how long calls of a queue that yields wait for the others to be idle. After that they use a third of their slots. A
+// burst of 90 deletions on two cores is stopped in about this time.
+const patience = 10 * time.Second
+
 type waiter struct {
 	priority int64
 	arrival  uint64
+	since    time.Time
 	granted  chan struct{}
 }
 
@@ -160,7 +166,7 @@ func (q *slotQueue) acquire(ctx context.Context, priority int64) error {
 		return nil
 	}
 	q.arrivals++
-	w := &waiter{priority, q.arrivals, make(chan struct{})}
+	w := &waiter{priority, q.arrivals, time.Now(), make(chan struct{})}
 	at, _ := slices.BinarySearchFunc(q.waiters, priority, func(other *waiter, priority int64) int {
 		return cmp.Or(cmp.Compare(other.priority, priority), -1) // after waiters of the same priority
 	})
@@ -168,10 +174,23 @@ func (q *slotQueue) acquire(ctx context.Context, priority int64) error {
 	q.grant()
 	q.mu.Unlock()
 
-	select {
-	case <-w.granted:
-		return nil
-	case <-ctx.Done():
+	var impatient <-chan time.Time
+	if len(q.yieldsTo) > 0 {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		impatient = timer.C
+	}
+	for waiting := true; waiting; {
+		select {
+		case <-w.granted:
+			return nil
+		case <-impatient:
+			q.mu.Lock()
+			q.grant()
+			q.mu.Unlock()
+		case <-ctx.Done():
+			waiting = false
+		}
 	}
 	q.mu.Lock()
 	at = slices.Index(q.waiters, w)
@@ -202,7 +221,7 @@ func (q *slotQueue) release() {
 	}
 }
 
-// yieldTo makes q use few slots while another queue has one in use. It is called before the first acquire.
+// yieldTo makes q wait while another queue has a slot in use. It is called before the first acquire.
 func (q *slotQueue) yieldTo(others ...*slotQueue) {
 	q.yieldsTo = others
 	for _, other := range others {
@@ -210,14 +229,15 @@ func (q *slotQueue) yieldTo(others ...*slotQueue) {
 	}
 }
 
-// usable returns the number of slots for now. A single hung call does not block the others.
+// usable returns the number of slots for now. A single hung call does not block the others for longer than patience.
 func (q *slotQueue) usable() int {
-	for _, other := range q.yieldsTo {
-		if other.busy() {
-			return third(q.limit)
-		}
+	if !slices.ContainsFunc(q.yieldsTo, (*slotQueue).busy) {
+		return q.limit
 	}
-	return q.limit
+	if slices.ContainsFunc(q.waiters, func(w *waiter) bool { return time.Since(w.since) >= patience }) {
+		return third(q.limit)
+	}
+	return 0
 }
 
 // third returns a third of a limit, and at least one.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -220,44 +221,53 @@ func TestSlotQueue_LongestWaitHasTurns(t *testing.T) {
 	q.idle(t)
 }
 
-// TestSlotQueue_Yields: a queue that yields has one slot while another queue is busy, and all of them afterwards.
+// TestSlotQueue_Yields: the calls of a queue that yields wait while another queue is busy, for up to patience. Then a third of
+// the slots is used, and all of them once the others are idle.
 func TestSlotQueue_Yields(t *testing.T) {
-	stops := &slotQueue{limit: 2}
-	removals := &slotQueue{limit: 3}
-	removals.yieldTo(stops)
-	must := func(q *slotQueue) {
-		t.Helper()
-		if err := q.acquire(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(stops)
-	must(removals)
-	var granted atomic.Int32
-	var all sync.WaitGroup
-	for range 3 {
-		all.Go(func() {
-			if err := removals.acquire(t.Context(), 0); err != nil {
-				t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		stops, removals := &slotQueue{limit: 2}, &slotQueue{limit: 6}
+		removals.yieldTo(stops)
+		take := func(q *slotQueue) {
+			t.Helper()
+			if err := q.acquire(t.Context(), 0); err != nil {
+				t.Fatal(err)
 			}
-			granted.Add(1)
-		})
-	}
-	waitFor(t, func() bool { return removals.waiting() == 3 })
-	removals.release()
-	waitFor(t, func() bool { return granted.Load() == 1 })
-	if n := removals.waiting(); n != 2 {
-		t.Errorf("got %d removals waiting beside a stop, want 2", n)
-	}
-	must(stops) // a stop waits for no removal
-	stops.release()
-	stops.release()
-	removals.release()
-	all.Wait()
-	removals.release()
-	removals.release()
-	removals.idle(t)
-	stops.idle(t)
+		}
+		take(stops)
+		var granted atomic.Int32
+		for range 10 {
+			go func() {
+				if removals.acquire(t.Context(), 0) == nil {
+					granted.Add(1)
+				}
+			}()
+		}
+		expect := func(when string, want int32) {
+			t.Helper()
+			synctest.Wait()
+			if n := granted.Load(); n != want {
+				t.Errorf("%s: got %d removals, want %d", when, n, want)
+			}
+		}
+		expect("beside a stop", 0)
+		time.Sleep(patience - 1)
+		expect("just before the end of their patience", 0)
+		time.Sleep(1) //nolint:staticcheck // one nanosecond is meant
+		expect("at its end", 2)
+		take(stops) // a stop waits for no removal
+		removals.release()
+		expect("once one has ended", 3)
+		stops.release()
+		expect("beside another stop", 3)
+		stops.release()
+		expect("once all stops have ended", 7)
+		for range 9 {
+			removals.release()
+		}
+		expect("at the end", 10)
+		removals.idle(t)
+		stops.idle(t)
+	})
 }
 
 // TestAPodUnderWayOvertakes starts two pods through one slot: the older pod's container is served before the younger pod's
@@ -363,7 +373,7 @@ func TestSlotQueue_Yielding_HungCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		starts, removals := &slotQueue{limit: 4}, &slotQueue{limit: 4}
 		removals.yieldTo(starts)
-		for _, q := range []*slotQueue{starts, removals} { // the removal hangs
+		for _, q := range []*slotQueue{removals, starts} { // the removal hangs
 			if err := q.acquire(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}

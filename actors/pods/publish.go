@@ -22,7 +22,7 @@ type publishState struct {
 	due      bool                              // a snapshot is scheduled
 	pods     int                               // in the last snapshot
 	objects  []messages.ManifestProblem        // of the API server's objects, published beside the problems of sources
-	recorded []messages.ManifestProblem        // reported by Events
+	recorded map[messages.ManifestProblem]bool // reported by Events
 	held     []messages.HeldFolder             // kept folders, each reported by an Event
 	heldSeen map[messages.HeldFolder]time.Time // time of the last report of each, without its error
 }
@@ -96,8 +96,10 @@ func (a *actor) publish(ctx supervisors.Context) {
 // recordProblems records one Event per problem of each unusable manifest: of its pod if the name is known, and of the node
 // otherwise.
 func (a *actor) recordProblems(ctx supervisors.Context, now []messages.ManifestProblem) {
+	before := a.publishing.recorded
+	a.publishing.recorded = make(map[messages.ManifestProblem]bool, len(now))
 	for _, p := range now {
-		if p.Warning || slices.Contains(a.publishing.recorded, p) {
+		if a.publishing.recorded[p] = true; p.Warning || before[p] {
 			continue
 		}
 		var node string
@@ -111,7 +113,6 @@ func (a *actor) recordProblems(ctx supervisors.Context, now []messages.ManifestP
 		}
 		ctx.Tell(messages.Events, e)
 	}
-	a.publishing.recorded = now
 }
 
 // kept returns the reason for which the object of a pod in the state over still exists.

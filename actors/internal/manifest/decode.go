@@ -61,13 +61,12 @@ func (d *Document) problem(f fault) Problem {
 // Decode reads the documents of a manifest: YAML or JSON, each a v1 Pod, PodList, or List of Pods. An unknown or repeated field
 // is a warning. Documents with nothing but comments are omitted. Nothing is defaulted. path only names the file in problems.
 func Decode(path string, data []byte) []Document {
-	if len(data) > MaxBytes {
-		return []Document{{Problems: []Problem{{
-			Path: path, Message: fmt.Sprintf("is too large: %d bytes, %d may be", len(data), MaxBytes),
-		}}}}
+	chunks, problems := documentsOf(path, data)
+	if problems != nil {
+		return []Document{{Problems: problems}}
 	}
 	var documents []Document
-	for _, c := range split(data) {
+	for _, c := range chunks {
 		documents = append(documents, decodeChunk(path, c, false)...)
 	}
 	return documents

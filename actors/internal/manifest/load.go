@@ -55,7 +55,32 @@ func LoadEach(path string, data []byte, opts Options) (out []Loaded) {
 	for _, document := range Decode(path, data) {
 		out = append(out, document.load(opts, seen))
 	}
+	limitProblems(out, false)
+	limitProblems(out, true)
 	return out
+}
+
+// limitProblems limits the problems of documents without pods, or the warnings of those with pods. The last listed one counts the
+// others. It names no pod, so that callers keep the last good versions of all.
+func limitProblems(out []Loaded, warnings bool) {
+	listed, more, first := 0, 0, -1
+	for i, one := range out {
+		n := len(one.Problems)
+		switch {
+		case n == 0 || (one.Pod != nil) != warnings:
+		case listed < maxFileProblems:
+			listed += n
+		default:
+			if more += n; first < 0 {
+				first = i
+			} else {
+				out[i].Problems = nil
+			}
+		}
+	}
+	if first >= 0 {
+		out[first].Problems = []Problem{notListed(out[first].Problems[0], more)}
+	}
 }
 
 // load makes the pod of a document; seen has namespace/name of the pods before it in the file.

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -219,5 +220,41 @@ func TestLoadTellsNoMoreThanAPersonReads(t *testing.T) {
 				t.Errorf("%d pods and %d problems, want %d", len(pods), len(problems), test.want)
 			}
 		})
+	}
+}
+
+// A file with very many documents is refused as a whole, before any is parsed. Of many problems the first are listed, and the
+// others counted in one that names no pod.
+func TestLoad_ManyDocuments(t *testing.T) {
+	for name, text := range map[string]string{"empty": "---\n#\n", "broken": "---\na: 1\n", "JSON": `{"a":1}`} {
+		many := []byte(strings.Repeat(text, maxDocuments+2))
+		_, problems := Load("f", many, Options{})
+		_, ofObjects := LoadObjects("f", many)
+		_, ofSubmission := LoadSubmission("f", many, Options{})
+		for _, got := range [][]Problem{problems, ofObjects, ofSubmission} {
+			if len(got) != 1 || !strings.Contains(got[0].Message, "more than 20000 documents") {
+				t.Errorf("%s: %d problems, of which the first is %+v", name, len(got), got[0])
+			}
+		}
+	}
+	const unnamed, named = "---\na: 1\n", "---\napiVersion: v1\nkind: Pod\nmetadata: {name: p%d}\nspec: {containers: [{name: c, image: i, x: 1}]}\n"
+	text := strings.Repeat(unnamed, 1000)
+	for i := range 1000 {
+		text += fmt.Sprintf(named, i)
+	}
+	pods, problems := Load("f", []byte(text), Options{NodeName: "n", Source: FileSource})
+	var broken, warnings int
+	var counted []string
+	for _, p := range problems {
+		if strings.HasPrefix(p.Message, "further problems") {
+			counted = append(counted, fmt.Sprint(p.Pod, p.Warning, p.Message))
+		} else if p.Warning {
+			warnings++
+		} else {
+			broken++
+		}
+	}
+	if len(pods) != 1000 || broken != maxFileProblems || warnings != maxFileProblems || len(counted) != 2 {
+		t.Errorf("got %d pods, %d problems, %d warnings, and %q", len(pods), broken, warnings, counted)
 	}
 }

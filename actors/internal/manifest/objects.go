@@ -45,10 +45,8 @@ func with[T metav1.Object](all, more []T) []T {
 // namespace, stringData among data) and validated. A document with problems gives no object, and hides no other. A problem never
 // quotes the data of an object or a line of the file.
 func LoadObjects(path string, data []byte) (out Objects, problems []Problem) {
-	if len(data) > MaxBytes {
-		return out, []Problem{{Path: path, Message: fmt.Sprintf("is too large: %d bytes, %d may be", len(data), MaxBytes)}}
-	}
-	for _, c := range split(data) {
+	chunks, problems := documentsOf(path, data)
+	for _, c := range chunks {
 		good, found := loadObject(path, c)
 		problems = append(problems, found...)
 		if len(found) == 0 {
@@ -56,6 +54,9 @@ func LoadObjects(path string, data []byte) (out Objects, problems []Problem) {
 			out.Secrets = append(out.Secrets, good.Secrets...)
 			out.RuntimeClasses = append(out.RuntimeClasses, good.RuntimeClasses...)
 		}
+	}
+	if more := len(problems) - maxFileProblems; more > 0 {
+		problems = append(problems[:maxFileProblems], notListed(problems[maxFileProblems], more))
 	}
 	return out, problems
 }

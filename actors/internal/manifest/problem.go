@@ -42,6 +42,30 @@ func (p Problem) Error() string {
 // maxProblems limits the reported problems of one document.
 const maxProblems = 20
 
+// maxFileProblems limits the reported problems of one file, and maxDocuments its documents.
+const (
+	maxFileProblems = 200
+	maxDocuments    = 20_000
+)
+
+// notListed returns the problem that stands for a number of others, of which p is the first.
+func notListed(p Problem, more int) Problem {
+	return Problem{Path: p.Path, Line: p.Line, Warning: p.Warning,
+		Message: fmt.Sprintf("further problems from here on are not listed: %d", more)}
+}
+
+// refuse returns the problem of a file that is too large to be read, or has too many documents, or nil.
+func refuse(path string, data []byte, documents int) []Problem {
+	switch {
+	case len(data) > MaxBytes:
+		return []Problem{{Path: path, Message: fmt.Sprintf("is too large: %d bytes, %d may be", len(data), MaxBytes)}}
+	case documents > maxDocuments:
+		return []Problem{{Path: path, Message: fmt.Sprintf("has more than %d documents: divide it into several files",
+			maxDocuments)}}
+	}
+	return nil
+}
+
 // fault is a problem without its place in the file: it has a field or a line of its document.
 type fault struct {
 	field   string

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"slices"
 )
 
@@ -15,14 +16,26 @@ type chunk struct {
 	data []byte
 }
 
-// split returns the documents of a file. JSON values may follow each other without a separator. In YAML, a line that begins with
+// documentsOf returns the documents of a file, or the problem for which none is read.
+func documentsOf(path string, data []byte) ([]chunk, []Problem) {
+	if problems := refuse(path, data, 0); problems != nil {
+		return nil, problems
+	}
+	chunks := split(data, maxDocuments+1)
+	if problems := refuse(path, data, len(chunks)); problems != nil {
+		return nil, problems
+	}
+	return chunks, nil
+}
+
+// split returns the documents of a file, and stops after the most. JSON values may follow each other without a separator. In YAML, a line that begins with
 // --- or ... in its first column is a mark anywhere (YAML 1.2, 9.1.2).
-func split(data []byte) []chunk {
+func split(data []byte, most int) []chunk {
 	data = unmarked(data)
-	if chunks, ok := splitJSON(data); ok {
+	if chunks, ok := splitJSON(data, most); ok {
 		return chunks
 	}
-	return splitYAML(data)
+	return splitYAML(data, most)
 }
 
 // unmarked returns a file without its byte order mark.
@@ -31,7 +44,7 @@ func unmarked(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\xef\x
 // Batches splits a file between documents into parts with a maximum number of documents. A part begins with as many empty lines
 // as the file has lines before it, so that line numbers are the file's.
 func Batches(data []byte, most int) [][]byte {
-	chunks := split(data)
+	chunks := split(data, math.MaxInt)
 	if len(chunks) <= most {
 		return [][]byte{data}
 	}
@@ -51,7 +64,7 @@ type Skipped struct{ Kind, Name string }
 func WithoutUnsupported(data []byte) ([]byte, []Skipped) {
 	data = slices.Clone(unmarked(data))
 	var out []Skipped
-	for _, c := range split(data) {
+	for _, c := range split(data, math.MaxInt) {
 		text, faults, _ := toJSON(c.data)
 		if len(faults) > 0 {
 			continue
@@ -73,7 +86,7 @@ func WithoutUnsupported(data []byte) ([]byte, []Skipped) {
 }
 
 // splitJSON succeeds if data consists of JSON objects.
-func splitJSON(data []byte) ([]chunk, bool) {
+func splitJSON(data []byte, most int) ([]chunk, bool) {
 	if !looksLikeJSON(data) {
 		return nil, false
 	}
@@ -82,7 +95,7 @@ func splitJSON(data []byte) ([]chunk, bool) {
 	for {
 		var value json.RawMessage
 		err := decoder.Decode(&value)
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) || len(chunks) == most {
 			return chunks, true
 		}
 		if err != nil || !looksLikeJSON(value) {
@@ -95,7 +108,7 @@ func splitJSON(data []byte) ([]chunk, bool) {
 
 func looksLikeJSON(data []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) }
 
-func splitYAML(data []byte) []chunk {
+func splitYAML(data []byte, most int) []chunk {
 	var chunks []chunk
 	begin, beginLine := 0, 1
 	onlyDirectives := true // and comments, since begin: they belong to the document after the mark
@@ -104,7 +117,7 @@ func splitYAML(data []byte) []chunk {
 			chunks = append(chunks, chunk{line: beginLine, at: begin, data: text})
 		}
 	}
-	for at, line := 0, 1; at < len(data); line++ {
+	for at, line := 0, 1; at < len(data) && len(chunks) < most; line++ {
 		next := len(data)
 		if i := bytes.IndexByte(data[at:], '\n'); i >= 0 {
 			next = at + i + 1
@@ -122,7 +135,9 @@ func splitYAML(data []byte) []chunk {
 		}
 		at = next
 	}
-	cut(len(data))
+	if len(chunks) < most {
+		cut(len(data))
+	}
 	return chunks
 }
 

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +27,7 @@ func TestBatches(t *testing.T) {
 	for _, most := range []int{1, 2, 3, 9} {
 		var got []string
 		for _, part := range Batches([]byte(threeMaps), most) {
-			for _, c := range split(part) {
+			for _, c := range split(part, math.MaxInt) {
 				got = append(got, fmt.Sprintf("%d %d", c.line, strings.Count(string(c.data), "kind:")))
 			}
 		}

@@ -27,11 +27,9 @@ type Submission struct {
 // StatefulSets, ReplicaSets and Jobs. The pod of the latter is made from the template, with the object's name. Callers must not
 // use any part of a manifest with problems.
 func LoadSubmission(path string, data []byte, opts Options) (s Submission, problems []Problem) {
-	if len(data) > MaxBytes {
-		return s, Decode(path, data)[0].Problems
-	}
+	chunks, problems := documentsOf(path, data)
 	seen := map[string]bool{}
-	for _, c := range split(data) {
+	for _, c := range chunks {
 		if isObject(c.data) {
 			object, found := loadObject(path, c)
 			s.Objects.ConfigMaps = append(s.Objects.ConfigMaps, object.ConfigMaps...)
@@ -47,6 +45,9 @@ func LoadSubmission(path string, data []byte, opts Options) (s Submission, probl
 			s.Documents = append(s.Documents, d)
 			problems = append(problems, one.Problems...)
 		}
+	}
+	if more := len(problems) - maxFileProblems; more > 0 {
+		problems = append(problems[:maxFileProblems], notListed(problems[maxFileProblems], more))
 	}
 	return s, problems
 }

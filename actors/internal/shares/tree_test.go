@@ -62,7 +62,7 @@ var limits = map[string]string{
 		actors/images/provider.maxConfig actors/identity.maxRoots actors/internal/statefile.maxFile actors/images/pullauth.maxFile actors/images/pullrecord.maxRecord
 		actors/internal/endpoint.maxBody actors/internal/endpoint.maxHeader actors/internal/endpoint.maxRedirects
 		actors/internal/linux/atomicfile.maxCheckpoint actors/internal/linux/safepath.maxDepth
-		actors/internal/manifest.maxObjectBytes actors/internal/manifest.maxProblems actors/internal/podspec.maxAppArmorName
+		actors/internal/manifest.maxObjectBytes actors/internal/manifest.maxProblems actors/internal/manifest.maxFileProblems actors/internal/manifest.maxDocuments actors/internal/podspec.maxAppArmorName
 		actors/internal/podspec.maxExitCodesPerRule actors/internal/podspec.maxHostname actors/internal/podspec.maxNameservers
 		actors/internal/podspec.maxPort actors/internal/podspec.maxRestartRules actors/internal/podspec.maxSearches
 		actors/internal/podspec.maxSearchesBytes actors/internal/podspec.maxSysctlName actors/logs.maxLinkName
