@@ -52,15 +52,17 @@ func newCluster(opts Options) *cluster {
 	return c
 }
 
-// setPods follows exactly the objects that these pods name.
+// setPods follows exactly the objects that these pods name. An immutable one, which is not followed, is read again for each new
+// pod.
 func (c *cluster) setPods(pods []*v1.Pod) {
-	refs, first := map[objectset.Ref]bool{}, map[objectset.Ref]types.UID{}
+	namers, first := map[objectset.Ref]map[types.UID]bool{}, map[objectset.Ref]types.UID{}
 	for _, p := range pods {
 		if objectset.OfAPIServer(p) {
 			for r := range objectset.Refs(p) {
-				if !refs[r] {
-					refs[r], first[r] = true, p.UID
+				if namers[r] == nil {
+					namers[r], first[r] = map[types.UID]bool{}, p.UID
 				}
+				namers[r][p.UID] = true
 			}
 		}
 	}
@@ -70,23 +72,28 @@ func (c *cluster) setPods(pods []*v1.Pod) {
 		return
 	}
 	for r, f := range c.followers {
-		if !refs[r] {
+		if namers[r] == nil {
 			f.cancel()
 			delete(c.followers, r)
 		}
 	}
-	c.opts.Board.Keep(refs)
-	for r := range refs {
+	for _, r := range c.opts.Board.Keep(namers) {
+		if f := c.followers[r]; f != nil && !f.knew(namers[r]) {
+			f.cancel() // it has ended, or its read may have begun before the pod was known
+			delete(c.followers, r)
+		}
+	}
+	for r := range namers {
 		if c.followers[r] == nil {
-			c.follow(r, first[r])
+			c.follow(r, first[r], namers[r])
 		}
 	}
 }
 
 // follow begins to follow an object. Its reads count for the pod that named it first.
-func (c *cluster) follow(r objectset.Ref, pod types.UID) {
+func (c *cluster) follow(r objectset.Ref, pod types.UID, namers map[types.UID]bool) {
 	ctx, cancel := context.WithCancel(c.life)
-	f := &follower{cluster: c, ref: r, pod: pod, cancel: cancel}
+	f := &follower{cluster: c, ref: r, pod: pod, namers: namers, cancel: cancel}
 	c.followers[r] = f
 	c.begin(func() {
 		defer cancel()

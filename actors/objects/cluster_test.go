@@ -307,6 +307,51 @@ func TestWhatNeverChangesIsNotWatched(t *testing.T) {
 	}
 }
 
+// An immutable object that was made anew under its name is read for the pods that name it since.
+func TestAnImmutableObjectThatIsMadeAnew(t *testing.T) {
+	yes := true
+	fixed := func(value string) *v1.ConfigMap {
+		o := settings(value)
+		o.Immutable = &yes
+		return o
+	}
+	a := newAPI(t, 0, fixed("red"))
+	named := func(uid types.UID) *v1.Pod {
+		p := apiPod("pod", ofConfigMap("settings"))
+		p.UID = uid
+		return p
+	}
+	sees := func(p *v1.Pod) string {
+		o, _, err := a.board.ConfigMap(p, "settings")
+		if err != nil {
+			return "unread"
+		}
+		return o.Data["key"]
+	}
+	first, second, third := named("1"), named("2"), named("3")
+	a.c.setPods([]*v1.Pod{first})
+	a.await("the first pod's", func() bool { return sees(first) == "red" })
+	a.c.running.Wait()
+	configMaps := a.client.CoreV1().ConfigMaps("ns")
+	must(t, configMaps.Delete(t.Context(), "settings", metav1.DeleteOptions{}))
+	_, err := configMaps.Create(t.Context(), fixed("green"), metav1.CreateOptions{})
+	must(t, err)
+	for range 3 { // for the same pods, once
+		a.c.setPods([]*v1.Pod{first, second})
+	}
+	if got := sees(second); got == "red" {
+		t.Error("the second pod has the object of before")
+	}
+	a.await("the second pod's", func() bool { return sees(second) == "green" })
+	a.c.running.Wait()
+	a.c.setPods([]*v1.Pod{second, third})
+	a.await("the third pod's", func() bool { return sees(third) == "green" })
+	a.c.running.Wait()
+	if n := a.count("get configmaps"); n != 3 {
+		t.Errorf("it was read %d times, want once for each pod", n)
+	}
+}
+
 func TestObjectsThatAreReadFromTimeToTime(t *testing.T) {
 	a := newAPI(t, time.Millisecond, settings("red"))
 	a.c.setPods([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})

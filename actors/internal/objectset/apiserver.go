@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // reading is the latest state of one object of the API server.
@@ -16,6 +17,14 @@ type reading struct {
 	known   bool
 	version uint64 // of the board, when it changed last
 	err     error  // of the last reading, where that failed
+	// readers are the pods that named the object when it was read last. For another one an immutable object is unread: it is not
+	// followed, and may have been made anew since, with the same name (kubernetes/kubernetes#119733).
+	readers map[types.UID]bool
+}
+
+// unreadFor reports whether the reading says nothing to this pod.
+func (r *reading) unreadFor(pod types.UID) bool {
+	return !r.known || isImmutable(r.object) && !r.readers[pod]
 }
 
 // unreadError is returned for an object of the API server that has not been read yet.
@@ -79,14 +88,18 @@ func (b *Board) PutRuntimeClasses(handlers map[string]string) { b.classes.put(b,
 // FailRuntimeClasses records a failed read of RuntimeClasses. The earlier ones remain in force.
 func (b *Board) FailRuntimeClasses(err error) { b.classes.fail(b, err) }
 
-// Put records an object of the API server, or its absence for nil, and returns whether it has changed. The object becomes
+// Put records an object of the API server, or its absence for nil, and returns whether that is new to a pod. The object becomes
 // shared and immutable.
 func (b *Board) Put(r Ref, object any) (news bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	was := b.readings[r]
-	now := reading{object: object, known: true, version: was.version}
-	if news = !was.known || !equality.Semantic.DeepEqual(was.object, object); news {
+	now := reading{object: object, known: true, version: was.version, readers: b.namers[r]}
+	news = !was.known || !equality.Semantic.DeepEqual(was.object, object)
+	for pod := range now.readers {
+		news = news || was.unreadFor(pod)
+	}
+	if news {
 		b.change()
 		now.version = b.version
 	}
@@ -110,11 +123,22 @@ func (b *Board) know(r Ref, is reading) {
 	b.readings[r] = is
 }
 
-// Keep drops all other objects of the API server.
-func (b *Board) Keep(refs map[Ref]bool) {
+// Keep records which pods name objects of the API server, by UID, and drops all other objects. The maps become immutable. It
+// returns the objects that are immutable, and have not been read since one of these pods named them.
+func (b *Board) Keep(namers map[Ref]map[types.UID]bool) (stale []Ref) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	maps.DeleteFunc(b.readings, func(r Ref, _ reading) bool { return !refs[r] })
+	b.namers = namers
+	maps.DeleteFunc(b.readings, func(r Ref, _ reading) bool { return namers[r] == nil })
+	for r, is := range b.readings {
+		for pod := range namers[r] {
+			if is.known && is.unreadFor(pod) {
+				stale = append(stale, r)
+				break
+			}
+		}
+	}
+	return stale
 }
 
 // Known counts cached objects by state: present, absent, and not read yet.
@@ -179,7 +203,11 @@ func (b *Board) Has(r Ref) bool {
 func (b *Board) Immutable(r Ref) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch o := b.readings[r].object.(type) {
+	return isImmutable(b.readings[r].object)
+}
+
+func isImmutable(object any) bool {
+	switch o := object.(type) {
 	case *v1.ConfigMap:
 		return o.Immutable != nil && *o.Immutable
 	case *v1.Secret:

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Key identifies an object of a kind.
@@ -44,6 +45,7 @@ type Board struct {
 	ofFolder uint64         // the version at which set was read first, or an object went
 	changes  map[Ref]uint64 // the versions at which objects of set were added or changed
 	readings map[Ref]reading
+	namers   map[Ref]map[types.UID]bool // the pods that name objects of the API server; immutable
 	services allObjects[Key, *v1.Service]
 	classes  allObjects[string, string] // RuntimeClasses: handlers by name
 	changed  chan struct{}              // closed at the next change; nil without waiters
@@ -180,7 +182,7 @@ func lookUp[T any](
 	defer b.mu.Unlock()
 	if OfAPIServer(pod) {
 		r := b.readings[Ref{kind, pod.Namespace, name}]
-		if !r.known {
+		if r.unreadFor(pod.UID) {
 			return object, false, unreadError{r.err}
 		}
 		object, found = r.object.(T)

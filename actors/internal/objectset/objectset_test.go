@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func pod(source string) *v1.Pod {
@@ -69,7 +70,7 @@ func TestWhatIsKnownOfAnObject(t *testing.T) {
 		{func() { b.Fail(ref, errors.New("away")) }, "a", false},
 		{func() { b.Put(Ref{ConfigMap, "ns", "word"}, nil) }, "a", false},
 		{func() { b.Put(ref, secretOf("b")) }, "b", true},
-		{func() { b.Keep(map[Ref]bool{ref: true}) }, "b", false},
+		{func() { b.Keep(map[Ref]map[types.UID]bool{ref: {of.UID: true}}) }, "b", false},
 		{func() { b.Put(ref, nil) }, "missing", true},
 	} {
 		before := b.VersionOf(of)
@@ -81,6 +82,56 @@ func TestWhatIsKnownOfAnObject(t *testing.T) {
 	b.Keep(nil)
 	if state() != "unread" || b.VersionOf(of) != 0 {
 		t.Errorf("forgotten: %s, version %d", state(), b.VersionOf(of))
+	}
+}
+
+// A pod gets an immutable object only as it was read after the pod named it. The others keep the earlier one meanwhile.
+func TestImmutableObjects_AreReadForEachPod(t *testing.T) {
+	b, ref := NewBoard(false), Ref{Secret, "ns", "word"}
+	fixed := func(value string) *v1.Secret {
+		s, yes := secretOf(value), true
+		s.Immutable = &yes
+		return s
+	}
+	state := func(uid types.UID) string {
+		p := pod("api")
+		p.UID = uid
+		o, _, err := b.Secret(p, "word")
+		if IsUnread(err) {
+			return "unread"
+		}
+		return string(o.Data["key"])
+	}
+	keep := func(uids ...types.UID) (stale int) {
+		namers := map[types.UID]bool{}
+		for _, uid := range uids {
+			namers[uid] = true
+		}
+		return len(b.Keep(map[Ref]map[types.UID]bool{ref: namers}))
+	}
+	if n := keep("a"); n != 0 {
+		t.Errorf("%d objects are stale that were never read", n)
+	}
+	b.Put(ref, fixed("1"))
+	if state("a") != "1" || state("b") != "unread" {
+		t.Errorf("a: %s, b, which nothing is known of: %s", state("a"), state("b"))
+	}
+	if n := keep("a", "b"); n != 1 || state("a") != "1" || state("b") != "unread" {
+		t.Errorf("%d stale; a: %s, b: %s", n, state("a"), state("b"))
+	}
+	b.Fail(ref, errors.New("away"))
+	if state("a") != "1" || state("b") != "unread" {
+		t.Errorf("while the server is away: a: %s, b: %s", state("a"), state("b"))
+	}
+	if news := b.Put(ref, fixed("1")); !news || state("b") != "1" || keep("a", "b") != 0 {
+		t.Errorf("the same object: news %v, b: %s", news, state("b"))
+	}
+	if news := b.Put(ref, fixed("1")); news {
+		t.Error("the same object for the same pods is news")
+	}
+	b.Put(ref, secretOf("2"))
+	if n := keep("a", "b", "c"); n != 0 || state("c") != "2" {
+		t.Errorf("an object that is followed: %d stale, c: %s", n, state("c"))
 	}
 }
 
