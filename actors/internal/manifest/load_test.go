@@ -231,6 +231,9 @@ func TestLoad_ManyDocuments(t *testing.T) {
 		_, problems := Load("f", many, Options{})
 		_, ofObjects := LoadObjects("f", many)
 		_, ofSubmission := LoadSubmission("f", many, Options{})
+		if _, err := Batches("f", many, 100); err == nil || !strings.Contains(err.Error(), "more than 20000 documents") {
+			t.Errorf("%s: batches: %v", name, err)
+		}
 		for _, got := range [][]Problem{problems, ofObjects, ofSubmission} {
 			if len(got) != 1 || !strings.Contains(got[0].Message, "more than 20000 documents") {
 				t.Errorf("%s: %d problems, of which the first is %+v", name, len(got), got[0])

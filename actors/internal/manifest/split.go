@@ -41,20 +41,36 @@ func split(data []byte, most int) []chunk {
 // unmarked returns a file without its byte order mark.
 func unmarked(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) }
 
-// Batches splits a file between documents into parts with a maximum number of documents. A part begins with as many empty lines
-// as the file has lines before it, so that line numbers are the file's.
-func Batches(data []byte, most int) [][]byte {
-	chunks := split(data, math.MaxInt)
-	if len(chunks) <= most {
-		return [][]byte{data}
+// Batch is a part of a file: some of its documents.
+type Batch struct {
+	lines int // of the file before it
+	text  []byte
+}
+
+// Text returns the documents after as many empty lines as the file has lines before them, so that line numbers are the file's.
+func (b Batch) Text() []byte {
+	if b.lines == 0 {
+		return b.text
 	}
-	var out [][]byte
+	return append(bytes.Repeat([]byte("\n"), b.lines), b.text...)
+}
+
+// Batches splits a file between documents into parts with a maximum number of documents. It returns an error for a file with too
+// many documents.
+func Batches(path string, data []byte, most int) ([]Batch, error) {
+	chunks := split(data, maxDocuments+1)
+	if len(chunks) <= most {
+		return []Batch{{0, data}}, nil
+	}
+	if problems := refuse(path, nil, len(chunks)); problems != nil {
+		return nil, problems[0]
+	}
+	var out []Batch
 	for part := range slices.Chunk(chunks, most) {
 		first, last := part[0], part[len(part)-1]
-		text := unmarked(data)[first.at : last.at+len(last.data)]
-		out = append(out, append(bytes.Repeat([]byte("\n"), first.line-1), text...))
+		out = append(out, Batch{first.line - 1, unmarked(data)[first.at : last.at+len(last.data)]})
 	}
-	return out
+	return out, nil
 }
 
 // Skipped is a document of a kind that a node does not run.

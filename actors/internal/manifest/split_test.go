@@ -22,11 +22,23 @@ metadata: {name: b}
 daata: {}
 `
 
+func batches(t *testing.T, text string, most int) (out [][]byte) {
+	t.Helper()
+	all, err := Batches("f", []byte(text), most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range all {
+		out = append(out, b.Text())
+	}
+	return out
+}
+
 // Parts of a file have the documents of the whole, each once, and their lines.
 func TestBatches(t *testing.T) {
 	for _, most := range []int{1, 2, 3, 9} {
 		var got []string
-		for _, part := range Batches([]byte(threeMaps), most) {
+		for _, part := range batches(t, threeMaps, most) {
 			for _, c := range split(part, math.MaxInt) {
 				got = append(got, fmt.Sprintf("%d %d", c.line, strings.Count(string(c.data), "kind:")))
 			}
@@ -35,11 +47,11 @@ func TestBatches(t *testing.T) {
 			t.Errorf("parts of %d: %v", most, got)
 		}
 	}
-	_, problems := LoadSubmission("f", Batches([]byte(threeMaps), 1)[2], Options{})
+	_, problems := LoadSubmission("f", batches(t, threeMaps, 1)[2], Options{})
 	if len(problems) != 1 || !strings.HasPrefix(problems[0].Error(), "f:13: daata: ") {
 		t.Errorf("a fault of the last part: %v", problems)
 	}
-	if parts := Batches([]byte("{\"a\": 1}\n{\"b\": 2}"), 1); len(parts) != 2 || string(parts[1]) != "\n{\"b\": 2}" {
+	if parts := batches(t, "{\"a\": 1}\n{\"b\": 2}", 1); len(parts) != 2 || string(parts[1]) != "\n{\"b\": 2}" {
 		t.Errorf("JSON: %q", parts)
 	}
 }

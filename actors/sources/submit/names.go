@@ -25,6 +25,9 @@ var NameInManifest = manifest.NameInManifest
 // Batches splits a manifest between its documents; see manifest.Batches.
 var Batches = manifest.Batches
 
+// Batch is a part of a manifest.
+type Batch = manifest.Batch
+
 // WithoutUnsupported omits documents that a node does not run; see manifest.WithoutUnsupported.
 var WithoutUnsupported = manifest.WithoutUnsupported
 

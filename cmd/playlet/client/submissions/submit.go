@@ -55,7 +55,10 @@ func (c *submitCommand) submit(ctx context.Context, file string) error {
 			return nil
 		}
 	}
-	parts := submit.Batches(data, maxDocuments)
+	parts, err := submit.Batches(shownName(file), data, maxDocuments)
+	if err != nil {
+		return err
+	}
 	check := c.diff || c.dryRun == "server"
 	if len(parts) > 1 && !check { // all of a manifest is accepted, or nothing
 		if err := c.checkParts(ctx, file, parts); err != nil {
@@ -63,7 +66,7 @@ func (c *submitCommand) submit(ctx context.Context, file string) error {
 		}
 	}
 	for i, part := range parts {
-		if err := c.submitPart(ctx, file, part, check); err != nil {
+		if err := c.submitPart(ctx, file, part.Text(), check); err != nil {
 			return err
 		}
 		c.progressOf(file, "submitted", i, len(parts))
@@ -82,10 +85,10 @@ func (c *submitCommand) progressOf(file, done string, i, parts int) {
 }
 
 // checkParts has the agent check all parts before one of them is submitted.
-func (c *submitCommand) checkParts(ctx context.Context, file string, parts [][]byte) error {
+func (c *submitCommand) checkParts(ctx context.Context, file string, parts []submit.Batch) error {
 	pods := map[string]bool{}
 	for i, part := range parts {
-		found, err := base.Retry(ctx, startTimeout, func() (*api.Submitted, error) { return c.Client.DryRun(ctx, part) })
+		found, err := base.Retry(ctx, startTimeout, func() (*api.Submitted, error) { return c.Client.DryRun(ctx, part.Text()) })
 		if refused, ok := errors.AsType[*api.Error](err); ok {
 			return c.refusal(file, refused)
 		} else if err != nil {
