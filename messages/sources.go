@@ -29,6 +29,9 @@ type SourcePodsWanted struct {
 	Unknown bool
 	// Unread are the paths of the manifests that cannot be used at present. A running pod of this source may be theirs.
 	Unread []string
+	// Journal is the path of the records of a source that also records each pod that leaves it, in Gone. A running pod with the
+	// source's mark that is neither in Pods nor in Gone has lost its record, and is left alone. Empty: no such records.
+	Journal string
 	// UnreadNames are the pods of Unread manifests, by path, as namespace/name without the node's name. A path is absent unless
 	// all of its names are known. A running pod of another name is not the manifest's. Immutable.
 	UnreadNames map[string][]string

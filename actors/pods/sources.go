@@ -63,7 +63,8 @@ func (s *sources) unwanted(f *messages.PodFacts) bool {
 }
 
 // spares returns the manifest for which a running pod that no source lists is left alone, or "". An unusable manifest may be the
-// pod's, unless it has other names, a readable manifest of its source has the pod's name, or the pod left its manifest.
+// pod's, unless it has other names, a readable manifest of its source has the pod's name, or the pod left its manifest. A pod of
+// a journal has lost its record, unless it left the journal.
 func (s *sources) spares(f *messages.PodFacts) string {
 	if s.shutdown && f.Alive() {
 		return ""
@@ -74,6 +75,9 @@ func (s *sources) spares(f *messages.PodFacts) string {
 			names, known := said.UnreadNames[path]
 			return known && !slices.ContainsFunc(names, func(name string) bool { return mayBeNamed(f, name) })
 		})
+		if said.Journal != "" && markedBy(f) == source {
+			unread = append(unread, said.Journal)
+		}
 		if len(unread) == 0 || said.Gone[f.UID] || !mayBeOf(f, source) {
 			continue
 		}

@@ -201,3 +201,28 @@ func TestSpared_OnlyOfItsSource(t *testing.T) {
 		}
 	}
 }
+
+// A running pod of the journal without a record is left alone, unless it left the journal, has another version there, or is of
+// another source.
+func TestSpared_WithoutARecord(t *testing.T) {
+	for name, c := range map[string]struct {
+		mark string
+		said messages.SourcePodsWanted
+		want bool
+	}{
+		"its record is lost":     {"submit", messages.SourcePodsWanted{}, true},
+		"another one is there":   {"submit", withPods(messages.SourcePodsWanted{}, "db", "u"), true},
+		"it was withdrawn":       {"submit", messages.SourcePodsWanted{Gone: map[string]bool{"left": true}}, false},
+		"it was submitted again": {"submit", withPods(messages.SourcePodsWanted{}, "web", "new"), false},
+		"it has no mark":         {"", messages.SourcePodsWanted{}, false},
+		"it is of a file":        {"file", messages.SourcePodsWanted{}, false},
+	} {
+		c.said.Journal = "/journal"
+		s := sources{all: []messages.Address{messages.File, messages.Submit}, lists: map[messages.Address]messages.SourcePodsWanted{
+			messages.File: {}, messages.Submit: c.said}}
+		f := &messages.PodFacts{UID: "left", Name: "web", Namespace: "default", Sandboxes: []messages.SandboxFact{{Source: c.mark}}}
+		if got := s.spares(f) == "/journal"; got != c.want || s.unwanted(f) == c.want {
+			t.Errorf("%s: spared %v, want %v", name, got, c.want)
+		}
+	}
+}

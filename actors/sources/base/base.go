@@ -80,6 +80,7 @@ type Desired struct {
 	Problems []messages.ManifestProblem
 	Graces   map[string]int64 // this and the following: see SourcePodsWanted; immutable
 	Unread   []string
+	Journal  string
 	Names    map[string][]string
 	// Manifests is immutable, too.
 	Manifests map[string]string
@@ -101,7 +102,7 @@ func (d *Desired) Log(ctx supervisors.Context, what, mended string) {
 func (d *Desired) Send(ctx supervisors.Context) {
 	if d.Known || len(d.Problems) > 0 {
 		ctx.Tell(messages.Pods, messages.SourcePodsWanted{Source: ctx.Self(), Pods: d.Pods, Problems: d.Problems,
-			Graces: d.Graces, Unknown: !d.Known, Unread: d.Unread, UnreadNames: d.Names, Manifests: d.Manifests,
+			Graces: d.Graces, Unknown: !d.Known, Unread: d.Unread, Journal: d.Journal, UnreadNames: d.Names, Manifests: d.Manifests,
 			Stale: d.Stale, Gone: d.Gone})
 	}
 }

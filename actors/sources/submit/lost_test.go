@@ -58,7 +58,9 @@ func TestLost_RemovedFolder(t *testing.T) {
 	r.check(other)
 	r.isLost(false, "default/db-node-1=one")
 	r.start()
-	r.isLost(false, "default/db-node-1=one")
+	if m := r.isLost(false, "default/db-node-1=one"); m.Journal != r.opts.Dir || len(m.Unread) > 0 {
+		t.Errorf("journal %q, unread %q, want %s", m.Journal, m.Unread, r.opts.Dir)
+	}
 }
 
 // The first journal of a node ends as many pods as it names, once the board shows that none of a lost one runs.

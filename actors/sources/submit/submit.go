@@ -172,7 +172,7 @@ func (a *actor) take(ctx supervisors.Context, m done) {
 	a.state = m.state
 	a.desired.Graces, a.desired.Gone = m.state.graces, m.state.gone
 	a.desired.Known, a.desired.Problems, a.desired.Pods = true, m.state.problems, make([]*v1.Pod, 0, len(m.state.records))
-	a.desired.Unread = nil
+	a.desired.Unread, a.desired.Journal = nil, a.journal.opts.Dir
 	if m.state.lost {
 		a.desired.Unread = []string{a.journal.opts.Dir}
 	}
