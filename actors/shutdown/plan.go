@@ -59,9 +59,10 @@ func members(groups []Group, i int, pods []board.Pod) []*v1.Pod {
 const finished, held = "finished", "held"
 
 // groupOf is the index of the pod's group. As with the kubelet, the spec's priority decides, 0 if there is none: a static pod is
-// critical for admission, and here an ordinary one, which keeps its grace period.
+// critical for admission, and here an ordinary one, which keeps its grace period. Other than in a kubelet, the name of a system
+// class is enough: the pods that others need would end first (kubernetes/kubernetes#113940, #133442).
 func groupOf(groups []Group, pod *v1.Pod) int {
-	priority := int64(ptr.Deref(pod.Spec.Priority, 0))
+	priority := translate.Priority(pod)
 	of := 0
 	for i, g := range groups {
 		if g.Priority <= priority {

@@ -47,16 +47,20 @@ func TestGroups(t *testing.T) {
 }
 
 func TestWhoEndsWithWhichGroup(t *testing.T) {
-	groups := []Group{{0, 20 * time.Second}, {100, 10 * time.Second}, {critical, 5 * time.Second}}
+	groups := []Group{{0, 20 * time.Second}, {100, 10 * time.Second}, {critical, 5 * time.Second}, {critical + 1000, 2 * time.Second}}
 	static, apiserver := pod("static", nil, 15), pod("kube-apiserver", ptr.To[int32](critical+1000), 30)
-	for _, p := range []board.Pod{static, apiserver} { // critical for admission, and by its spec alone here
+	proxy, dns := pod("kube-proxy", nil, 30), pod("dns", nil, 30) // no API server has resolved their classes
+	proxy.Pod.Spec.PriorityClassName, dns.Pod.Spec.PriorityClassName = "system-node-critical", "system-cluster-critical"
+	for _, p := range []board.Pod{static, apiserver, proxy, dns} { // critical for admission, and by its spec alone here
 		p.Pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 	}
 	over, waits := pod("over", nil, 30), pod("waits", nil, 30)
 	over.Phase, waits.Phase = "finished", "held"
 	pods := []board.Pod{pod("plain", nil, 30), pod("negative", ptr.To[int32](-5), 1), pod("high", ptr.To[int32](100), 30),
-		pod("higher", ptr.To[int32](1000), 3), pod("system", ptr.To[int32](critical), 30), static, apiserver, over, waits}
-	for i, want := range []string{"plain:20 negative:1 static:15", "high:10 higher:3", "system:5 kube-apiserver:5"} {
+		pod("higher", ptr.To[int32](1000), 3), pod("system", ptr.To[int32](critical), 30), static, apiserver, proxy, dns,
+		over, waits}
+	for i, want := range []string{"plain:20 negative:1 static:15", "high:10 higher:3", "system:5 dns:5",
+		"kube-apiserver:2 kube-proxy:2"} {
 		var got []string
 		for _, p := range members(groups, i, pods) {
 			f := failure(groups[i], p)

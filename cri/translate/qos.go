@@ -148,9 +148,19 @@ func IsCritical(pod *v1.Pod) bool {
 	return pod.Spec.Priority != nil && *pod.Spec.Priority >= SystemCriticalPriority
 }
 
-// HasCriticalPriority reports whether a pod has a system priority. A static pod may only name its class, which no API server has
-// resolved.
-func HasCriticalPriority(pod *v1.Pod) bool {
-	return pod.Spec.Priority != nil && *pod.Spec.Priority >= SystemCriticalPriority ||
-		pod.Spec.PriorityClassName == systemNodeCritical || pod.Spec.PriorityClassName == systemClusterCritical
+// Priority returns the pod's priority, 0 without one. A static pod may only name its class, which no API server has resolved; of
+// the classes, those that every cluster has are known.
+func Priority(pod *v1.Pod) int64 {
+	switch p, class := pod.Spec.Priority, pod.Spec.PriorityClassName; {
+	case p != nil:
+		return int64(*p)
+	case class == systemNodeCritical:
+		return SystemCriticalPriority + 1000
+	case class == systemClusterCritical:
+		return SystemCriticalPriority
+	}
+	return 0
 }
+
+// HasCriticalPriority reports whether a pod has a system priority.
+func HasCriticalPriority(pod *v1.Pod) bool { return Priority(pod) >= SystemCriticalPriority }
