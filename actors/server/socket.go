@@ -130,20 +130,16 @@ func (d *socketOpener) claim() error {
 	case err != nil:
 		return errors.Join(fmt.Errorf("locking %s: %w", d.lockPath(), err), f.Close())
 	}
-	if err := inscribe(f); err != nil {
-		return errors.Join(fmt.Errorf("writing %s: %w", d.lockPath(), err), f.Close())
-	}
+	inscribe(f)
 	d.lock = f
 	return nil
 }
 
-// inscribe writes the PID of the holder into the lock's file, for the error of another agent.
-func inscribe(f *os.File) error {
-	if err := f.Truncate(0); err != nil {
-		return err
-	}
-	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	return err
+// inscribe writes the PID of the holder into the lock's file, for the error of another agent. The lock counts without it, e.g. on a
+// full disk.
+func inscribe(f *os.File) {
+	_ = f.Truncate(0)
+	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 }
 
 func holder(f *os.File) string {

@@ -102,8 +102,8 @@ func (d *Desired) Log(ctx supervisors.Context, what, mended string) {
 func (d *Desired) Send(ctx supervisors.Context) {
 	if d.Known || len(d.Problems) > 0 {
 		ctx.Tell(messages.Pods, messages.SourcePodsWanted{Source: ctx.Self(), Pods: d.Pods, Problems: d.Problems,
-			Graces: d.Graces, Unknown: !d.Known, Unread: d.Unread, Journal: d.Journal, UnreadNames: d.Names, Manifests: d.Manifests,
-			Stale: d.Stale, Gone: d.Gone})
+			Graces: d.Graces, Unknown: !d.Known, Unread: d.Unread, Journal: d.Journal, UnreadNames: d.Names,
+			Manifests: d.Manifests, Stale: d.Stale, Gone: d.Gone})
 	}
 }
 

@@ -213,6 +213,7 @@ func (j *journal) withdraw(m messages.WithdrawPod) any {
 	if r == nil {
 		if pod := j.ending(m.Namespace, m.Name); pod != nil && m.Grace != nil {
 			if !m.DryRun {
+				j.departed.Add(j.opts.Clock.Now(), string(pod.UID))
 				j.hurry(string(pod.UID), m.Grace)
 			}
 			return messages.PodWithdrawn{Pod: messages.SubmittedPod{Namespace: pod.Namespace, Name: m.Name, PodName: pod.Name,
@@ -242,10 +243,11 @@ func (j *journal) hurry(uid string, grace *int64) {
 	_ = j.saveDeparted() // the next check retries a failure
 }
 
-// ending returns the submitted pod of that name that was withdrawn and is ending.
+// ending returns the pod of that name that is ending because it was withdrawn, or because it left its manifest. Pods of the API
+// server are hurried there.
 func (j *journal) ending(namespace, name string) *v1.Pod {
 	for _, p := range j.pods() {
-		if p.Source == messages.Submit && p.Ending != "" && p.Pod.Namespace == namespace &&
+		if p.Source != messages.APIServer && p.Ending != "" && p.Pod.Namespace == namespace &&
 			(p.Pod.Name == name || p.Pod.Name == manifest.StaticName(name, j.opts.Node.NodeName)) {
 			return p.Pod
 		}

@@ -174,3 +174,22 @@ func TestDeparted_OnAFullDisk(t *testing.T) {
 	r.start()
 	r.gone("", web)
 }
+
+// A pod of another source that is ending can be given less time; one of the API server is hurried there.
+func TestWithdraw_HurriesEndingPodsOfFiles(t *testing.T) {
+	r := newRig(t)
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-node-1", UID: "of-a-file"}}
+	publish := func(source messages.Address, ending string) {
+		r.opts.Board.Publish(board.Snapshot{Audited: true, Pods: []board.Pod{{Pod: pod, Source: source, Ending: ending}}})
+	}
+	hurry := messages.WithdrawPod{Namespace: "default", Name: "web", Grace: new(int64(1))}
+	publish(messages.APIServer, "x")
+	r.says(said(r.ask(hurry)), "unknown")
+	publish(messages.File, "")
+	r.says(said(r.ask(hurry)), "conflict")
+	publish(messages.File, "x")
+	r.says(said(r.ask(hurry)), "default/web-node-1 hurried")
+	if m := r.wants(""); m.Graces["of-a-file"] != 1 {
+		t.Errorf("the grace periods are %v", m.Graces)
+	}
+}

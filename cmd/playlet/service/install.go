@@ -216,6 +216,13 @@ func (i *installer) checkManager(ctx context.Context) error {
 	return nil
 }
 
+// wroteConfig reports whether the configuration is one that install writes: at its own path, or unchanged at another.
+func (i *installer) wroteConfig() bool {
+	text, err := os.ReadFile(i.path(i.config))
+	return i.config == systemd.ConfigPath || err == nil &&
+		slices.Contains([]string{systemd.Configuration(true), systemd.Configuration(false)}, string(text))
+}
+
 func (i *installer) uninstall(ctx context.Context) error {
 	if _, err := os.Lstat(i.path(systemd.TakeoverPath)); err == nil {
 		if err := i.giveBack(ctx, "try-restart"); err != nil {
@@ -232,7 +239,10 @@ func (i *installer) uninstall(ctx context.Context) error {
 	}
 	paths := []string{unit, i.binary}
 	if i.purge {
-		paths = append(paths, i.config, environment)
+		paths = append(paths, environment)
+		if i.wroteConfig() {
+			paths = append(paths, i.config)
+		}
 	}
 	installed := slices.ContainsFunc(paths, func(path string) bool { _, err := os.Lstat(i.path(path)); return err == nil })
 	for _, path := range paths {
@@ -245,8 +255,10 @@ func (i *installer) uninstall(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := os.Lstat(i.path(i.config)); err == nil && !i.purge {
+	if _, err := os.Lstat(i.path(i.config)); err == nil && i.wroteConfig() {
 		i.say("%s is left; --purge removes it", i.config)
+	} else if err == nil {
+		i.say("%s is left; install did not write it", i.config)
 	}
 	if !installed {
 		i.say("nothing was installed: there is no %s", strings.Join(paths, ", no "))

@@ -367,3 +367,43 @@ func TestInstallRefusesWhatCannotWork(t *testing.T) {
 		t.Errorf("something was installed; systemctl was told %v", m.sent)
 	}
 }
+
+// A configuration that install did not write stays, also with --purge.
+func TestUninstall_KeepsTheUsersConfiguration(t *testing.T) {
+	m := newMachine(t)
+	m.config = "/var/lib/kubelet/config.yaml"
+	at := filepath.Join(m.root, m.config)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte("mine"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	m.purge = true
+	if err := errors.Join(m.install(t.Context()), m.uninstall(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if m.content(t, m.config) != "mine" || !strings.Contains(m.output.String(), m.config+" is left; install did not write it") {
+		t.Errorf("the configuration is %q; %s", m.content(t, m.config), m.output.String())
+	}
+	if err := os.Remove(at); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(m.install(t.Context()), m.uninstall(t.Context())); err != nil || m.content(t, m.config) != "" {
+		t.Errorf("one that install wrote there: %q, %v", m.content(t, m.config), err)
+	}
+}
+
+// An upgrade of a node that was taken over, and that fails, leaves the former drop-in.
+func TestInstall_FailedUpgradeOfATakeover(t *testing.T) {
+	m := newMachine(t)
+	m.withKubelet(t)
+	m.replaceKubelet = true
+	if err := m.install(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := m.content(t, systemd.TakeoverPath)
+	m.fails = "daemon-reload"
+	err := m.install(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "playlet keeps the node") || before == "" ||
+		m.content(t, systemd.TakeoverPath) != before {
+		t.Errorf("%v; the drop-in is %q, want %q", err, m.content(t, systemd.TakeoverPath), before)
+	}
+}

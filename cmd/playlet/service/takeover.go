@@ -40,6 +40,7 @@ func (i *installer) takeOver(ctx context.Context) error {
 	if err := i.writeProgram(); err != nil { // the service must not name a program that is absent
 		return err
 	}
+	before, absent := os.ReadFile(i.path(systemd.TakeoverPath))
 	if err := i.write(systemd.TakeoverPath, []byte(dropIn), 0o600); err != nil {
 		return err
 	}
@@ -48,6 +49,10 @@ func (i *installer) takeOver(ctx context.Context) error {
 		return nil
 	}
 	if err := i.control(ctx, "daemon-reload"); err != nil {
+		if absent == nil {
+			return errors.Join(fmt.Errorf("%w; playlet keeps the node, with its former arguments", err),
+				i.write(systemd.TakeoverPath, before, 0o600))
+		}
 		// Else the next boot would start playlet after an install that failed.
 		return errors.Join(fmt.Errorf("%w; the kubelet keeps the node", err), i.remove(systemd.TakeoverPath))
 	}

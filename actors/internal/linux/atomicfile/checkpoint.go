@@ -147,13 +147,24 @@ func ReadBack(path string, version int) (bool, error) {
 // AsideSuffix is appended to the name of an unreadable checkpoint.
 const AsideSuffix = ".corrupt"
 
-// keepAside moves the file to its name with AsideSuffix, replacing an earlier one, and returns that path.
+// keepAside moves the file to its name with AsideSuffix, replacing an earlier one, and returns that path. If a folder is in the
+// way, it is moved away first, since owners write their state over an unreadable file that was not moved.
 func keepAside(path string) (string, error) {
 	lock := writerOf(path)
 	lock.Lock()
 	defer lock.Unlock()
 	kept := path + AsideSuffix
-	if err := os.Rename(path, kept); err != nil {
+	err := os.Rename(path, kept)
+	for n := 1; err != nil && n < 100; n++ {
+		earlier := fmt.Sprint(kept, ".", n)
+		if _, statErr := os.Lstat(earlier); errors.Is(statErr, fs.ErrNotExist) {
+			if os.Rename(kept, earlier) == nil {
+				err = os.Rename(path, kept)
+			}
+			break
+		}
+	}
+	if err != nil {
 		return "", err
 	}
 	return kept, syncDir(filepath.Dir(path))

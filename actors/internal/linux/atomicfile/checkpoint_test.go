@@ -259,3 +259,29 @@ func TestReadBack(t *testing.T) {
 		}
 	}
 }
+
+// A folder, or a folder's remains, in the way of an unreadable checkpoint does not keep it from being moved aside.
+func TestLoad_AsideOfAFolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	var s state
+	if err := os.MkdirAll(filepath.Join(path, "full"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"", "first", "second"} { // the folder, then files
+		if text != "" {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		unreadable, ok := errors.AsType[*UnreadableError](Load(path, 1, &s))
+		if !ok || unreadable.KeptAs != path+AsideSuffix {
+			t.Fatalf("%q: %+v", text, unreadable)
+		}
+		if text != "" && content(t, unreadable.KeptAs) != text {
+			t.Errorf("kept is %q, want %q", content(t, unreadable.KeptAs), text)
+		}
+	}
+	if _, err := os.Stat(path + AsideSuffix + ".1/full"); err != nil {
+		t.Errorf("the folder is not kept: %v", err)
+	}
+}
