@@ -29,8 +29,10 @@ var (
 		"kind":   func(m string) string { return strings.Replace(m, "kind: Pod", "kind: Pood", 1) },
 		"type":   func(m string) string { return strings.Replace(m, "metadata: {", "metadata: 5 # {", 1) },
 		"value":  func(m string) string { return m + "  restartPolicy: Sometimes\n" },
-		"field":  func(m string) string { return m + "  volumes: [{name: data, nfs: {server: x, path: /}}]\n" },
-		"empty":  func(string) string { return "" },
+		"field": func(m string) string {
+			return m + "  volumes: [{name: data, iscsi: {targetPortal: x, iqn: q, lun: 0}}]\n"
+		},
+		"empty": func(string) string { return "" },
 	}
 )
 

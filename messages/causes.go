@@ -105,6 +105,19 @@ const (
 	CauseMounting     CauseCode = "Mounting"     // the mount goes on after its question's deadline
 )
 
+// Failures of volumes on file servers. Name: the server and its folder.
+const (
+	// CauseMountProgramAbsent: Name: the program that mounts such volumes, Detail: the packages that have it.
+	CauseMountProgramAbsent CauseCode = "MountProgramAbsent"
+	CauseServerUnresolved   CauseCode = "ServerUnresolved" // the name of the server has no address
+	CauseServerUnreachable  CauseCode = "ServerUnreachable"
+	CauseExportAbsent       CauseCode = "ExportAbsent" // the server does not have the folder
+	CauseExportDenied       CauseCode = "ExportDenied" // the server denies access to the folder
+	CauseMountOptions       CauseCode = "MountOptions"
+	CauseFileSystemAbsent   CauseCode = "FileSystemAbsent" // the kernel does not have the file system
+	CauseLocksAbsent        CauseCode = "LocksAbsent"      // the daemon for locks does not run on the node
+)
+
 // Failures of ResourceClaims (KEP-4381).
 const (
 	// CauseClaimUnready: Kind, Name: a claim that the pod cannot use, or not yet.

@@ -56,8 +56,8 @@ type Options struct {
 	// System returns the paths of the cgroups reported by /stats/summary in addition to pods, by its names for them ("kubelet",
 	// "runtime", "misc"). It is called for each reading, outside of any actor.
 	System func() map[string]string
-	// Persistent returns the usage of the volumes of a pod's claims and of CSI drivers, by the pod's names for them. It may be
-	// slow; ctx bounds it. With an error it returns the known figures. It may be nil.
+	// Persistent returns the usage of the volumes of a pod's claims, of CSI drivers and of nfs, by the pod's names for them. It
+	// may be slow; ctx bounds it. With an error it returns the known figures. It may be nil.
 	Persistent func(context.Context, *v1.Pod) (map[string]VolumeUsage, error)
 	// UsageAge is the maximum age of the figures of volumes [volumeStatsAggPeriod]. 0 means a minute; a negative value disables
 	// the measurement.

@@ -21,6 +21,7 @@ import (
 	"github.com/google/cadvisor/lib/machine"
 	"github.com/google/cadvisor/lib/model"
 	"github.com/google/cadvisor/lib/utils/sysfs"
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -103,11 +104,20 @@ func readMounted(rootDir string) ([]model.FsStats, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := disks.GetGlobalFsInfo()
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return ofAPod(m.Source, m.Mountpoint, rootDir), false
+	})
+	if err != nil {
+		return nil, err
+	}
+	at := map[string]struct{}{} // no file system of a pod is asked: its server may hang
+	for _, m := range mounts {
+		at[m.Mountpoint] = struct{}{}
+	}
+	list, err := disks.GetFsInfoForPath(at)
 	out := make([]model.FsStats, 0, len(list))
 	for _, d := range list {
-		at, _ := disks.GetMountpointForDevice(d.Device) // empty for one unmounted in the meantime
-		if ofAPod(d.Device, at, rootDir) {
+		if at, _ := disks.GetMountpointForDevice(d.Device); ofAPod(d.Device, at, rootDir) { // one mounted in the meantime
 			continue
 		}
 		s := model.FsStats{

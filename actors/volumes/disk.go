@@ -87,6 +87,7 @@ func (d disk) reread(uid string, pod *v1.Pod, s state) state {
 
 // unmountPod unmounts all volumes of a pod, and removes its folder if remove is set. The error names everything that remains.
 func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
+	d.node.NFS.Stop(uid) // again: a mount in progress may have started another program
 	if err := d.settle(ctx, uid); err != nil {
 		return err
 	}

@@ -27,6 +27,11 @@
 // together with the pod's folder. leftover finds such folders, and the state of a kubelet that only a kubelet can undo.
 // holding.go reports them. It also reports each failed removal of a pod's folder, with the error, until a removal succeeds.
 //
+// NFS volumes (kinds/nfs.go, package nfs). A process mounts and another one unmounts each, because only a process can be killed
+// or left behind while a server hangs. The first ends with its pod (UnmountVolumes, and again before each unmount) or the agent.
+// Until it has ended, its operation is in progress, so that no retry begins. A lost message costs a retry: the mount is found on
+// the disk. A server that hangs delays only the end of its own pod.
+//
 // Mounts that request a token have separate lanes, so that an API server that does not answer does not block other pods'
 // volumes.
 package volumes

@@ -112,7 +112,7 @@ const (
 func (d driver) lane(op operation) int {
 	changed := op.Actual.version != d.node.Objects.VersionOf(op.Desired)
 	switch {
-	case d.storage.Has(op.Key), d.storage != nil && usesStorage(op.Desired), checksHostPath(op.Desired):
+	case d.storage.Has(op.Key), usesServers(op.Desired), op.Actual.isServed():
 		return storing
 	case op.Desired == nil, !asksForTokens(op.Desired, d.awake(op.Actual).due(op.Desired, op.Began, changed)):
 		return onDisk
@@ -154,10 +154,11 @@ func asksForTokens(pod *v1.Pod, only []string) bool {
 	})
 }
 
-func checksHostPath(pod *v1.Pod) bool {
-	return pod != nil && slices.ContainsFunc(podspec.UsedVolumes(pod), kinds.HostPath{}.Checks)
+// mayHang reports whether a volume is mounted by a driver, or is on a file system that may be a server's.
+func mayHang(v *v1.Volume) bool {
+	return persistent.Handles(v) || (kinds.HostPath{}).Checks(v) || v.NFS != nil
 }
 
-func usesStorage(pod *v1.Pod) bool {
-	return pod != nil && slices.ContainsFunc(podspec.UsedVolumes(pod), persistent.Handles)
+func usesServers(pod *v1.Pod) bool {
+	return pod != nil && slices.ContainsFunc(podspec.UsedVolumes(pod), mayHang)
 }

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/actors/volumes/nfs"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/cri"
 )
@@ -89,7 +90,7 @@ func newDisk(t testing.TB, list ...kinds.Plugin) disk {
 	quiet := slog.New(slog.DiscardHandler)
 	root := t.TempDir()
 	t.Cleanup(func() { volumestest.UnmountBelow(t, root) })
-	return disk{rootDir: root, plugins: list, ops: cri.NewOperations(), node: kinds.Facts{Log: quiet}, timeouts: defaultTimeouts}
+	return disk{rootDir: root, plugins: list, ops: cri.NewOperations(), node: kinds.Facts{Log: quiet, NFS: &nfs.Mounter{}}, timeouts: defaultTimeouts}
 }
 
 func (d disk) pod(elements ...string) string {

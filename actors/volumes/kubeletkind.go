@@ -18,7 +18,7 @@ func (d disk) pluginOf(f kinds.Found) kinds.Plugin {
 	return kubeletKind{name: f.Plugin}
 }
 
-// kubeletKind is a kind of volume that only a kubelet mounts, e.g. NFS.
+// kubeletKind is a kind of volume that only a kubelet mounts, e.g. iSCSI.
 type kubeletKind struct {
 	kinds.Bare
 	name string // escaped, as in folder names

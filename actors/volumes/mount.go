@@ -15,7 +15,6 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
-	"github.com/playlet-dev/playlet/actors/volumes/persistent"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -56,7 +55,7 @@ func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...str
 	slots := make(chan struct{}, volumesAtATime)
 	var wg sync.WaitGroup
 	for i, v := range volumes {
-		if persistent.Handles(v) || (kinds.HostPath{}).Checks(v) {
+		if mayHang(v) {
 			wg.Go(func() { results[i] = d.mountVolume(ctx, uid, pod, v) })
 			continue
 		}

@@ -65,6 +65,16 @@ func (s state) mounts() (out map[string]bool) {
 	return out
 }
 
+// isServed reports whether a volume is mounted from a server, which may hang when the volume is unmounted.
+func (s state) isServed() bool {
+	for _, v := range s.volumes {
+		if v.mounts && strings.Contains(v.path, "/"+kinds.NFSFolder("")+"/") {
+			return true
+		}
+	}
+	return false
+}
+
 // after applies the outcome of a mount to the volumes that it was for.
 func (s state) after(out mountOutcome, now time.Time) state {
 	next := state{volumes: map[string]volumeState{}, version: s.version, slept: s.slept}

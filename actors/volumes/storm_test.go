@@ -35,6 +35,7 @@ type stormPod struct {
 func TestStorm(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := &storm{node: newNode(t), host: filepath.Join(t.TempDir(), "host"), pods: map[string]*stormPod{}}
+		volumestest.FakeMountNFS(t, s.node.disk.node.NFS, mountsNFS)
 		s.revive(t)
 		for i := range 3 {
 			s.pods[fmt.Sprint("pod", i)] = &stormPod{}
@@ -52,7 +53,7 @@ func TestStorm(t *testing.T) {
 
 // newSmall returns an actor with room for two operations at a time, so that they also wait for each other.
 func newSmall(d disk) supervisors.Actor {
-	return New(Options{RootDir: d.rootDir, Operations: d.ops, Node: kinds.Facts{Log: d.node.Log}, Parallel: 2})("volumes")
+	return New(Options{RootDir: d.rootDir, Operations: d.ops, Node: d.node, Parallel: 2})("volumes")
 }
 
 func (s *storm) revive(t *testing.T) {
@@ -72,7 +73,7 @@ func (s *storm) act(rt *rapid.T, t *testing.T) {
 			volumes = append(volumes, volumestest.EmptyDirVolume("more"))
 		}
 		if os.Geteuid() == 0 { // mounting needs root
-			volumes = append(volumes, volumestest.MemoryVolume("memory"), downwardVolume("info"))
+			volumes = append(volumes, volumestest.MemoryVolume("memory"), downwardVolume("info"), volumestest.NFSVolume("served"))
 		}
 		s.askFor(rt, uid, messages.MountVolumes{UID: uid, Pod: volumestest.PodWith(uid, volumes...)})
 	case "unmount":

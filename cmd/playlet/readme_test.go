@@ -27,8 +27,8 @@ type missing struct {
 
 var missings = []missing{
 	{area: "volumes", phrase: "block devices of CSI"},
-	{area: "volumes", phrase: "claims of nfs, iscsi and fc", detail: "claims of other kinds (nfs, iscsi, fc)",
-		fields: []string{"volumes[].nfs", "volumes[].iscsi", "volumes[].fc"}},
+	{area: "volumes", phrase: "iscsi and fc",
+		fields: []string{"volumes[].iscsi", "volumes[].fc"}},
 	{area: "volumes", phrase: "SELinux mount options", gates: []string{"SELinuxMount"}},
 	{area: "volumes", phrase: "certificates of pods and trust bundles", onlyDetail: true,
 		fields: []string{"volumes[].projected.sources[].podCertificate", "volumes[].projected.sources[].clusterTrustBundle"}},

@@ -121,9 +121,19 @@ var ofClaims = map[messages.CauseCode]sentence{
 
 // ofVolumes are the remedies for other failures of volumes.
 var ofVolumes = map[messages.CauseCode]string{
-	messages.CauseHostPath:   "create the path on the node, or correct the volume's path or type",
-	messages.CauseVolumeMode: "name a claim with volumeMode Block in volumeDevices, and any other in volumeMounts",
-	messages.CauseMounting:   "check what the mount depends on: a server, a disk",
+	messages.CauseHostPath:           "create the path on the node, or correct the volume's path or type",
+	messages.CauseVolumeMode:         "name a claim with volumeMode Block in volumeDevices, and any other in volumeMounts",
+	messages.CauseMounting:           "check what the mount depends on: a server, a disk",
+	messages.CauseMountProgramAbsent: "install the package {detail} on the node; the mount is retried automatically",
+	messages.CauseServerUnresolved:   "correct the volume's server, or the node's DNS",
+	messages.CauseServerUnreachable: "check that the server runs and that this node reaches it (nfs 4: TCP port 2049); the " +
+		"mount is retried automatically",
+	messages.CauseExportAbsent: "export the path on the server (see showmount -e there), or correct the volume's path",
+	messages.CauseExportDenied: "allow this node's address in the server's exports, or correct the volume's path",
+	messages.CauseMountOptions: "correct mountOptions of the PersistentVolume, or enable the version on the server",
+	messages.CauseFileSystemAbsent: "use a kernel with the module nfs, or install its package of modules; see modprobe nfs on " +
+		"the node",
+	messages.CauseLocksAbsent: "start rpc-statd on the node, or use nfs version 4, or the mount option nolock",
 }
 
 // ofRefusals are the reasons of admission for which the message alone is too terse.

@@ -139,7 +139,8 @@ var fields = []rule{
 	{honoured, "volumes[].persistentVolumeClaim.{claimName,readOnly}", nil},
 	{ignorable, "volumes[].ephemeral.volumeClaimTemplate", nil}, // a controller creates the claim from it
 	{honoured, "volumes[].csi.{driver,readOnly,fsType,volumeAttributes,nodePublishSecretRef.name}", nil},
-	{refused, "volumes[].{nfs,iscsi,fc}", nil},
+	{honoured, "volumes[].nfs.{server,path,readOnly}", nil},
+	{refused, "volumes[].{iscsi,fc}", nil},
 	{honoured, "volumes[].{awsElasticBlockStore,cinder,portworxVolume}.{volumeID,fsType,readOnly}", nil}, // by CSI drivers
 	{honoured, "volumes[].{awsElasticBlockStore.partition,cinder.secretRef.name}", nil},
 	{honoured, "volumes[].gcePersistentDisk.{pdName,fsType,partition,readOnly}", nil},

@@ -46,6 +46,12 @@ func (v *validator) localVolume(volume *v1.Volume, at *field.Path) {
 		v.needs(at.Child("image"), "reference", image.Reference)
 		ifSet(&v.checker, at.Child("image", "pullPolicy"), &image.PullPolicy, v1.PullAlways, v1.PullIfNotPresent, v1.PullNever)
 	}
+	if nfs := volume.NFS; nfs != nil {
+		v.needs(at.Child("nfs"), "server", nfs.Server)
+		if v.needs(at.Child("nfs"), "path", nfs.Path); nfs.Path != "" && nfs.Path[0] != '/' {
+			v.invalid(at.Child("nfs", "path"), nfs.Path, "must be an absolute path")
+		}
+	}
 	if host := volume.HostPath; host != nil {
 		path := at.Child("hostPath", "path")
 		if host.Path == "" {

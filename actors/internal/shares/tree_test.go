@@ -48,7 +48,8 @@ var limits = map[string]string{
 	"each pod, driver or object has its own": `
 		actors/ender:chan actors/eviction.maxUnmeasured actors/internal/explain.maxEvent actors/internal/explain.maxWords
 		actors/internal/metrics.maxPulls actors/shutdown:chan actors/stats.maxCarried actors/stats.walkFew actors/stats.walkLinks
-		actors/stats.walkPending actors/stats.walkPlaces actors/volumes.maxHeldError actors/volumes.volumesAtATime actors/volumes:chan`,
+		actors/stats.walkPending actors/stats.walkPlaces actors/volumes.maxHeldError actors/volumes.volumesAtATime actors/volumes:chan
+		actors/volumes/nfs.maxOutput`,
 	"a cache: an entry that is gone is read or made once more": `
 		actors/images/provider.maxCached actors/internal/host.hookPlaces actors/volumes/satoken.maxAccounts
 		cmd/playlet/agent/podlog.mostNames cmd/playlet/agent/spans.maxTraced`,

@@ -57,7 +57,7 @@ func (f Folder) HasMount(path string) (bool, error) {
 
 // Foreign returns the mounts on the folder of a volume and below it that its kind did not make. A kind mounts one whole file
 // system of memory on the folder, or any file system at a path of its own (Mounter). A bind of a part of a file system of
-// memory is foreign.
+// memory is foreign. A mount that the kernel makes inside an NFS volume is not.
 func Foreign(mounts []*mountinfo.Info, folder Folder, p Plugin, f Found) []*mountinfo.Info {
 	at, own := filepath.Join(folder.Path(), f.path()), ""
 	if m, ok := p.(Mounter); ok {
@@ -66,10 +66,10 @@ func Foreign(mounts []*mountinfo.Info, folder Folder, p Plugin, f Found) []*moun
 	var on, below []*mountinfo.Info
 	for _, m := range mounts {
 		switch {
-		case m.Mountpoint == own:
+		case m.Mountpoint == own, isBelow(m, own) && isSubmount(p, m):
 		case m.Mountpoint == at:
 			on = append(on, m)
-		case strings.HasPrefix(m.Mountpoint, at+"/"):
+		case isBelow(m, at):
 			below = append(below, m)
 		}
 	}
@@ -78,6 +78,8 @@ func Foreign(mounts []*mountinfo.Info, folder Folder, p Plugin, f Found) []*moun
 	}
 	return append(on, below...)
 }
+
+func isBelow(m *mountinfo.Info, at string) bool { return strings.HasPrefix(m.Mountpoint, at+"/") }
 
 // isWholeMemory reports whether the mounts on a folder all show the root of one file system of memory or huge pages. There are
 // two mounts if the root directory was bound to itself and shares its mounts.

@@ -1,4 +1,5 @@
-// Package kinds has the local kinds of volumes. Each kind is one file (emptydir.go, hostpath.go) and one line of the list All.
+// Package kinds has the local kinds of volumes, and nfs. Each kind is one file (emptydir.go, hostpath.go) and one line of the
+// list All.
 // The kinds of persistent volumes are in the package persistent. layout.go has the folder of a pod with its volumes, mounts.go
 // the mounts there.
 //
@@ -22,6 +23,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/volumes/nfs"
 )
 
 // Facts describes the machine to the kinds of volumes. It is immutable.
@@ -35,6 +37,8 @@ type Facts struct {
 	Tokens Tokens
 	// StaticStay is set if no static pod is ever evicted, even if it fills an emptyDir.
 	StaticStay bool
+	// NFS mounts nfs volumes; nil: they are not supported.
+	NFS *nfs.Mounter
 	// Log receives the messages of operations, which run outside any actor.
 	Log *slog.Logger
 }
@@ -82,6 +86,7 @@ func All() []Plugin {
 		content{"kubernetes.io/secret", true},
 		content{"kubernetes.io/downward-api", true},
 		content{"kubernetes.io/projected", true},
+		served{},
 	}
 }
 

@@ -93,5 +93,11 @@ func removeOther(p Folder, name string) error {
 
 // IsContent reports whether the folders of a kind, by its escaped name, hold only content that ends with the pod.
 func IsContent(plugin string) bool {
-	return slices.ContainsFunc(All(), func(p Plugin) bool { return Escaped(p.Name()) == plugin && p != Plugin(HostPath{}) })
+	return slices.ContainsFunc(All(), func(p Plugin) bool {
+		switch p.(type) {
+		case emptyDir, content:
+			return Escaped(p.Name()) == plugin
+		}
+		return false
+	})
 }

@@ -24,6 +24,7 @@ import (
 const (
 	csiPlugin   = "kubernetes.io~csi"
 	localPlugin = "kubernetes.io~local-volume"
+	nfsPlugin   = "kubernetes.io~nfs"
 	devices     = "volumeDevices"
 )
 
@@ -145,7 +146,7 @@ func (f *finder) volume(uid, plugin, folder string) {
 		is, data := f.look(folder)
 		if data {
 			f.hold(messages.HeldData, uid, plugin, folder)
-		} else if is && plugin != localPlugin {
+		} else if is && plugin != localPlugin && plugin != nfsPlugin {
 			f.hold(messages.HeldPlugin, uid, plugin, folder)
 		}
 	}

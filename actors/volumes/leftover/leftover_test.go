@@ -46,7 +46,8 @@ func TestFind(t *testing.T) {
 	mount("pods/a/volumes/kubernetes.io~csi/lost/mount")
 	file("pods/a/volumes/kubernetes.io~csi/plain/mount/data")
 	file("pods/a/volumes/kubernetes.io~local-volume/plain/data")
-	mount("pods/a/volumes/kubernetes.io~nfs/mounted")
+	mount("pods/a/volumes/kubernetes.io~nfs/fine")
+	mount("pods/a/volumes/kubernetes.io~fc/mounted")
 	file("pods/a/volumes/kubernetes.io~nfs/plain/data")
 	file("pods/b/volumeDevices/kubernetes.io~csi/block")
 	file("plugins/kubernetes.io/csi/d/plain/globalmount/data")
@@ -90,7 +91,7 @@ func TestFind(t *testing.T) {
 		held(messages.HeldMount, "a", "csi", "pods/a/volumes/kubernetes.io~csi/lost/mount"),
 		held(messages.HeldData, "a", "csi", "pods/a/volumes/kubernetes.io~csi/plain/mount"),
 		held(messages.HeldData, "a", "local-volume", "pods/a/volumes/kubernetes.io~local-volume/plain"),
-		held(messages.HeldPlugin, "a", "nfs", "pods/a/volumes/kubernetes.io~nfs/mounted"),
+		held(messages.HeldPlugin, "a", "fc", "pods/a/volumes/kubernetes.io~fc/mounted"),
 		held(messages.HeldData, "a", "nfs", "pods/a/volumes/kubernetes.io~nfs/plain"),
 		held(messages.HeldData, "c", "cephfs", "pods/c/volumes/kubernetes.io~cephfs"),
 		held(messages.HeldData, "c", "fc", "pods/c/volumes/kubernetes.io~fc/file"),

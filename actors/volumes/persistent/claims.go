@@ -54,6 +54,8 @@ func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) 
 		return s.mapLocal(ctx, p, v.Name, pv)
 	case pv.Spec.Local != nil:
 		return s.bindLocal(ctx, p, v.Name, pv, readOnly)
+	case pv.Spec.NFS != nil && !isBlock(pv):
+		return s.mountNFS(ctx, p, v.Name, pv, readOnly)
 	case pv.Spec.HostPath != nil:
 		s.change(p.Pod.UID, v.Name, func(h *podVolume) { h.folder = "" })
 		host := v1.VolumeSource{HostPath: pv.Spec.HostPath}
@@ -61,7 +63,7 @@ func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) 
 		return kinds.HostPath{}.Mount(ctx, p, &v1.Volume{Name: v.Name, VolumeSource: host})
 	}
 	return "", kinds.Permanent(
-		"PersistentVolume %s is of a kind that is not supported: csi, what became csi, local and hostPath are", pv.Name)
+		"PersistentVolume %s is of a kind that is not supported: csi, what became csi, nfs, local and hostPath are", pv.Name)
 }
 
 // migratedTo is the Kubernetes annotation that names the CSI driver for a volume of a former in-tree kind.

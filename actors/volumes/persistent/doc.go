@@ -2,8 +2,8 @@
 // mounts them as it does other kinds, and unstages them with the reconciler of staged.go.
 //
 // How to read the folder: a claim (claims.go) refers to a PersistentVolume, and the plugin of its kind does the work: csi.go,
-// local.go, or hostPath of the package kinds. A local volume with volumeMode Block is a link to its device (block.go); maps by a
-// kubelet are undone (package blockmap). The mount reads claims, volumes and attachments on demand (objects.go,
+// nfs.go, local.go, or hostPath of the package kinds. A local volume with volumeMode Block is a link to its device (block.go);
+// maps by a kubelet are undone (package blockmap). The mount reads claims, volumes and attachments on demand (objects.go,
 // attach.go, gather.go): a node may get the objects of its pods, but neither list nor watch them. CSIDrivers are watched
 // (driverobjects.go). The package csi calls drivers, and actors/internal/pluginwatch registers them. Storage (storage.go) holds
 // the drivers and the state of volumes (podvolumes.go) and lives as long as the process. Each driver has its own limit of

@@ -24,6 +24,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes"
 	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/actors/volumes/nfs"
 	"github.com/playlet-dev/playlet/actors/volumes/persistent"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/cri"
@@ -83,7 +84,7 @@ type node struct {
 // storageNode returns a node with an API server that has these objects.
 func storageNode(t *testing.T, objects ...runtime.Object) *node {
 	volumestest.NeedMounts(t)
-	n := &node{ops: cri.NewOperations(), facts: kinds.Facts{Log: slog.New(slog.DiscardHandler)}}
+	n := &node{ops: cri.NewOperations(), facts: kinds.Facts{Log: slog.New(slog.DiscardHandler), NFS: &nfs.Mounter{}}}
 	n.RootDir = t.TempDir()
 	t.Cleanup(func() { volumestest.UnmountBelow(t, n.RootDir) })
 	n.storage = persistent.New(persistent.Options{

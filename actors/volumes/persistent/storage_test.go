@@ -42,7 +42,7 @@ func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
 	if !exists(t, filepath.Join(d.Data, "h", "a")) || !exists(t, filepath.Join(d.Data, "h", "b")) {
 		t.Error("what the pods wrote is not in the volume")
 	}
-	use, err := n.storage.Usage(t.Context(), volumestest.APIPodWith("a", claimVolume("data", "c")))
+	use, err := n.storage.Usage(t.Context(), n.RootDir, volumestest.APIPodWith("a", claimVolume("data", "c")))
 	want := map[string]csi.Usage{"data": {Bytes: csi.Amount{Total: 100, Used: 40, Free: 60}, Inodes: csi.Amount{Total: 10, Used: 4, Free: 6}}}
 	if err != nil || !reflect.DeepEqual(use, want) {
 		t.Errorf("it uses %+v, %v", use, err)
@@ -321,7 +321,7 @@ func TestClaims(t *testing.T) {
 	objects := slices.Concat([]runtime.Object{unbound}, foreign, block, stolen,
 		bound("local", v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: local}}),
 		bound("host", v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: local}}),
-		bound("nfs", v1.PersistentVolumeSource{NFS: &v1.NFSVolumeSource{}}))
+		bound("iscsi", v1.PersistentVolumeSource{ISCSI: &v1.ISCSIPersistentVolumeSource{}}))
 	n := storageNode(t, objects...)
 	scratch := v1.Volume{Name: "scratch", VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}}
 	for _, c := range []struct {
@@ -332,7 +332,7 @@ func TestClaims(t *testing.T) {
 		{claimVolume("v", "unbound"), "PersistentVolumeClaim ns/unbound is not bound to a volume yet"},
 		{claimVolume("v", "stolen"), "PersistentVolume pv-stolen is not bound to this claim"},
 		{claimVolume("v", "block"), "PersistentVolume pv-block is a block device (volumeMode Block), but a container names it in volumeMounts"},
-		{claimVolume("v", "nfs"), "PersistentVolume pv-nfs is of a kind that is not supported"},
+		{claimVolume("v", "iscsi"), "PersistentVolume pv-iscsi is of a kind that is not supported"},
 		{scratch, "PersistentVolumeClaim ns/a-scratch was not made for this pod"},
 		{claimVolume("v", "local"), n.Pod("a/volumes/kubernetes.io~local-volume/pv-local")},
 		{claimVolume("v", "host"), local},

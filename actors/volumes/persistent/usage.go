@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -16,26 +15,34 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
-// Usage returns the usage of a pod's persistent volumes, by the pod's names for them. Drivers with statistics are asked for
-// their own volumes. Figures are returned beside an error.
-func (s *Storage) Usage(ctx context.Context, pod *v1.Pod) (map[string]csi.Usage, error) {
+// Usage returns the usage of a pod's persistent volumes and of its nfs volumes, by the pod's names for them. Drivers with
+// statistics are asked for their own volumes. Figures are returned beside an error. Without an API server s is nil.
+func (s *Storage) Usage(ctx context.Context, rootDir string, pod *v1.Pod) (map[string]csi.Usage, error) {
+	pods, err := kinds.OpenPods(rootDir)
+	if err != nil {
+		return nil, err
+	}
+	defer pods.Close() //nolint:errcheck // read only
 	var mu sync.Mutex
 	var asked sync.WaitGroup
 	out, errs := map[string]csi.Usage{}, []error(nil)
 	for i := range pod.Spec.Volumes {
-		name := pod.Spec.Volumes[i].Name
-		h, _ := s.lookUp(pod.UID, name)
+		v := &pod.Spec.Volumes[i]
+		h, _ := s.lookUp(pod.UID, v.Name)
+		if v.NFS != nil {
+			h.folder = kinds.NFSFolder(v.Name)
+		}
 		if h.folder == "" {
 			continue
 		}
-		asked.Go(func() { // a driver that does not answer delays no other
-			u, known, err := s.usage(ctx, string(pod.UID), h.folder)
+		asked.Go(func() { // a driver or server that does not answer delays no other
+			u, known, err := s.usage(ctx, pods, pod, h.folder)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				errs = append(errs, fmt.Errorf("volume %s: %w", name, err))
+				errs = append(errs, fmt.Errorf("volume %s: %w", v.Name, err))
 			} else if known {
-				out[name] = u
+				out[v.Name] = u
 			}
 		})
 	}
@@ -43,29 +50,25 @@ func (s *Storage) Usage(ctx context.Context, pod *v1.Pod) (map[string]csi.Usage,
 	return out, errors.Join(errs...)
 }
 
-func (s *Storage) usage(ctx context.Context, uid, folder string) (u csi.Usage, known bool, err error) {
+func (s *Storage) usage(
+	ctx context.Context, pods *safepath.Root, pod *v1.Pod, folder string,
+) (u csi.Usage, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
 	defer cancel()
-	at := filepath.Join(s.RootDir, kinds.PodsFolder, uid, folder)
-	if strings.HasPrefix(folder, kinds.VolumeFolder(localName, "")+"/") { // the node's own disk
-		owner := safepath.Owner{Namespace: s.ownerOf(uid).Namespace, Pod: uid}
-		st, err := safepath.Bounded(ctx, owner, filepath.Base(folder), "statfs "+at, func() (st unix.Statfs_t, err error) {
-			err = unix.Statfs(at, &st)
-			return st, err
-		})
-		if err != nil {
-			return u, false, err
+	name := filepath.Join(string(pod.UID), folder)
+	at, kind := filepath.Join(pods.Path(), name), filepath.Dir(folder)
+	switch kind {
+	case kinds.VolumeFolder(localName, ""): // the node's own disk
+		u, err = usageAt(ctx, pod, filepath.Base(folder), at)
+		return u, err == nil, err
+	case kinds.NFSFolder(""):
+		if is, err := pods.IsMountPoint(name); err != nil || !is {
+			return u, false, kinds.IgnoreAbsent(err)
 		}
-		size := uint64(st.Frsize) //nolint:gosec // the kernel's sizes are not negative
-		return csi.Usage{Bytes: csi.Amount{Total: st.Blocks * size, Used: (st.Blocks - st.Bfree) * size, Free: st.Bavail * size},
-			Inodes: csi.Amount{Total: st.Files, Used: st.Files - st.Ffree, Free: st.Ffree}}, true, nil
+		u, err = usageAt(ctx, pod, at, at)
+		return u, err == nil, err
 	}
-	pods, err := kinds.OpenPods(s.RootDir)
-	if err != nil {
-		return u, false, err
-	}
-	defer pods.Close() //nolint:errcheck // read only
-	r, err := csi.Read(pods, filepath.Join(uid, filepath.Dir(folder)))
+	r, err := csi.Read(pods, filepath.Dir(name))
 	if err != nil {
 		return u, false, kinds.IgnoreAbsent(err) // it is not mounted yet
 	}
@@ -75,4 +78,16 @@ func (s *Storage) usage(ctx context.Context, uid, folder string) (u csi.Usage, k
 	}
 	u, err = driver.Stats(ctx, r.Handle, at)
 	return u, err == nil, err
+}
+
+// usageAt returns the usage of a mounted file system, whose server may not answer.
+func usageAt(ctx context.Context, pod *v1.Pod, volume, at string) (csi.Usage, error) {
+	owner := safepath.Owner{Namespace: pod.Namespace, Pod: string(pod.UID)}
+	st, err := safepath.Bounded(ctx, owner, volume, "statfs "+at, func() (st unix.Statfs_t, err error) {
+		err = unix.Statfs(at, &st)
+		return st, err
+	})
+	size := uint64(st.Frsize) //nolint:gosec // the kernel's sizes are not negative
+	return csi.Usage{Bytes: csi.Amount{Total: st.Blocks * size, Used: (st.Blocks - st.Bfree) * size, Free: st.Bavail * size},
+		Inodes: csi.Amount{Total: st.Files, Used: st.Files - st.Ffree, Free: st.Ffree}}, err
 }

@@ -143,17 +143,20 @@ func (c *cluster) claims(node *config.Node, log *slog.Logger) *resources.Claims 
 	})
 }
 
-// usage returns the usage of the pod's volumes from claims and CSI drivers. It is empty on a standalone node.
-func (c *cluster) usage(ctx context.Context, pod *v1.Pod) (map[string]stats.VolumeUsage, error) {
-	if c == nil || c.storage == nil {
-		return nil, nil
+// usage returns the function that reads the usage of a pod's volumes from CSI drivers, and of nfs volumes and those of claims.
+func (c *cluster) usage(rootDir string) func(context.Context, *v1.Pod) (map[string]stats.VolumeUsage, error) {
+	var storage *persistent.Storage
+	if c != nil {
+		storage = c.storage
 	}
-	all, err := c.storage.Usage(ctx, pod)
-	out := map[string]stats.VolumeUsage{}
-	for name, u := range all {
-		out[name] = stats.VolumeUsage{Bytes: stats.VolumeAmount(u.Bytes), Inodes: stats.VolumeAmount(u.Inodes)}
+	return func(ctx context.Context, pod *v1.Pod) (map[string]stats.VolumeUsage, error) {
+		all, err := storage.Usage(ctx, rootDir, pod)
+		out := map[string]stats.VolumeUsage{}
+		for name, u := range all {
+			out[name] = stats.VolumeUsage{Bytes: stats.VolumeAmount(u.Bytes), Inodes: stats.VolumeAmount(u.Inodes)}
+		}
+		return out, err
 	}
-	return out, err
 }
 
 // declared lists the feature gates that the Node declares as enabled (KEP-5328). Until it does, the API server rejects requests

@@ -123,7 +123,7 @@ func chaosOptions(node *config.Node, board *pods.Board, tell func(messages.Addre
 // figureOptions returns the options of the process-wide collector of figures.
 func figureOptions(node *config.Node, board *pods.Board, r *containerRuntime, c *cluster) stats.Options {
 	return stats.Options{
-		Persistent: c.usage, NodeName: node.NodeName, Board: board, CRI: r.client, RootDir: node.RootDir,
+		Persistent: c.usage(node.RootDir), NodeName: node.NodeName, Board: board, CRI: r.client, RootDir: node.RootDir,
 		PodLogsDir: node.Kubelet.PodLogsDir, Kubepods: kubepods(node.Kubelet, r.state),
 		System:   func() map[string]string { return systemCgroups(node) },
 		UsageAge: node.Kubelet.VolumeStatsAggPeriod.Duration,

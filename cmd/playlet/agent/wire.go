@@ -33,6 +33,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/stats/agentmetrics"
 	"github.com/playlet-dev/playlet/actors/volumes"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/actors/volumes/nfs"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent/podlog"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/config"
@@ -132,6 +133,7 @@ func wireProber(host *pod.Host, lateness *prober.Lateness, metrics *agentmetrics
 func wireVolumes(node *config.Node, host *pod.Host, c *cluster, log *slog.Logger) supervisors.Constructor {
 	o := volumes.Options{RootDir: node.RootDir, Operations: host.Ops, Node: kinds.Facts{
 		Allocatable: host.Allocatable, Objects: host.Objects, StaticStay: !node.EvictStaticPods,
+		NFS: &nfs.Mounter{},
 		Log: log.With(podlog.ActorKey, messages.Volumes.String()),
 	}}
 	if c != nil {

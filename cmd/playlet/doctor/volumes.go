@@ -2,14 +2,20 @@ package doctor
 
 import (
 	"context"
+	"path/filepath"
 	"slices"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/volumes/leftover"
+	"github.com/playlet-dev/playlet/actors/volumes/nfs"
 )
 
+// nfsFolder is the folder of a pod's nfs volumes.
+const nfsFolder = "kubernetes.io~nfs"
+
 // checkVolumes names the folders of volumes and pods that the agent would keep because it cannot undo them, and those that a
-// running agent keeps. Only the agent knows which folders are of pods that are over.
+// running agent keeps. Only the agent knows which folders are of pods that are over. It names the program that nfs volumes
+// need if it is missing and a pod has such a volume.
 func checkVolumes(ctx context.Context, m *Machine) []Finding {
 	folders, err := leftover.Explain(m.Node.RootDir, m.Node.Standalone())
 	if held, err := m.Held(ctx); err == nil { // checkAgent reports an agent that does not answer
@@ -25,6 +31,11 @@ func checkVolumes(ctx context.Context, m *Machine) []Finding {
 	}
 	if err != nil {
 		found = append(found, skip("%v", err)...)
+	}
+	if pods, err := filepath.Glob(filepath.Join(m.Node.RootDir, "pods/*/volumes/"+nfsFolder+"/*")); err == nil && len(pods) > 0 {
+		if _, err := nfs.Find(); err != nil {
+			found = append(found, warn("install the package", "%v", err)...)
+		}
 	}
 	return or(found, ok("no volumes that the agent cannot manage"))
 }
