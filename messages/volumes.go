@@ -78,7 +78,7 @@ type HeldCode string
 const (
 	// HeldData is of a folder that holds data although nothing is mounted on it.
 	HeldData HeldCode = "Data"
-	// HeldDevice is of a raw block device that a kubelet mapped.
+	// HeldDevice is of a raw block device of a kind that only a kubelet has, or of CSI without a record that names its driver.
 	HeldDevice HeldCode = "Device"
 	// HeldMount is of a mounted volume of CSI without a record that names its driver.
 	HeldMount HeldCode = "Mount"

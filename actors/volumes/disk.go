@@ -110,9 +110,10 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	defer d.close(folder.Root)
 	folder.Node = d.node
 	names, err := kinds.NamesIn(folder.Root, kinds.VolumeFolder(csi.PluginName, ""))
-	d.storage.Undoing(uid, err != nil || len(names) > 0)
+	devices, devicesErr := kinds.NamesIn(folder.Root, filepath.Dir(csi.DeviceLink("_")))
+	d.storage.Undoing(uid, err != nil || devicesErr != nil || len(names)+len(devices) > 0)
 	ctx, freed := safepath.CountFreed(ctx)
-	unmountErr := errors.Join(subpath.UnbindAll(folder.Root), d.unmountFound(ctx, folder), persistent.UnmapLocal(folder))
+	unmountErr := errors.Join(subpath.UnbindAll(folder.Root), d.unmountFound(ctx, folder), d.storage.UnmapDevices(ctx, folder))
 	mounts, err := kinds.MountsIn(folder)
 	if err != nil {
 		return errors.Join(unmountErr, err)
@@ -146,13 +147,18 @@ func mountedIn(mounts []*mountinfo.Info, folder kinds.Folder, name string) bool 
 	return slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool { return strings.HasPrefix(m.Mountpoint+"/", at+"/") })
 }
 
-// heldByOthers returns an error if a CSI driver still has a volume of the pod, by its record, or if a kubelet mapped a block
-// device. The API server must detach neither.
+// heldByOthers returns an error if a CSI driver still has a volume of the pod, by its record, or if a block device is left. The
+// API server must detach neither.
 func heldByOthers(folder kinds.Folder) error {
 	devices, err := kinds.FoundDevices(folder)
 	for _, d := range devices {
-		err = errors.Join(err, fmt.Errorf("%s is a block device that a kubelet mapped, and only a kubelet can unmap it",
-			filepath.Join(folder.Path(), d.Device())))
+		path := filepath.Join(folder.Path(), d.Device())
+		if d.Plugin == kinds.Escaped(csi.PluginName) {
+			err = errors.Join(err, fmt.Errorf("the CSI driver of block device %s has not released it", path))
+		} else {
+			err = errors.Join(err,
+				fmt.Errorf("%s is a block device that a kubelet mapped, and only a kubelet can unmap it", path))
+		}
 	}
 	volumes, listErr := kinds.NamesIn(folder.Root, kinds.VolumeFolder(csi.PluginName, ""))
 	err = errors.Join(err, listErr)

@@ -26,7 +26,6 @@ type missing struct {
 }
 
 var missings = []missing{
-	{area: "volumes", phrase: "block devices of CSI"},
 	{area: "volumes", phrase: "iscsi and fc",
 		fields: []string{"volumes[].iscsi", "volumes[].fc"}},
 	{area: "volumes", phrase: "SELinux mount options", gates: []string{"SELinuxMount"}},

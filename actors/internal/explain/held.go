@@ -24,6 +24,11 @@ func Held(f messages.HeldFolder) Finding {
 	case messages.HeldDevice:
 		out.Cause = fmt.Sprintf("%s is a block device of %s that a kubelet mapped: it is kept, and stays in use", f.Path, kind)
 		out.Remedy = "have a kubelet run here until its pod has ended, or release the device by hand"
+		if kind == "kubernetes.io/csi" {
+			out.Cause = fmt.Sprintf("%s is a block device of %s, and no record names its driver: it is kept, and stays in use",
+				f.Path, kind)
+			out.Remedy = "release the device by hand once its pod has ended, and remove its folders"
+		}
 	case messages.HeldMount:
 		out.Cause = fmt.Sprintf("%s is mounted, and no record names its CSI driver: it is kept, and stays in use", f.Path)
 		out.Remedy = "unmount it by hand once its pod has ended"

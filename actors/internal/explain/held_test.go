@@ -11,6 +11,10 @@ import (
 )
 
 func TestHeld(t *testing.T) {
+	lost := Held(messages.HeldFolder{Code: messages.HeldDevice, Plugin: "kubernetes.io~csi", Path: "/p"})
+	if lost.Cause != "/p is a block device of kubernetes.io/csi, and no record names its driver: it is kept, and stays in use" {
+		t.Errorf("of CSI: %+v", lost)
+	}
 	for code, want := range map[messages.HeldCode]string{
 		messages.HeldData:    "/p holds data although no volume of kubernetes.io/nfs is mounted there: it is kept",
 		messages.HeldDevice:  "/p is a block device of kubernetes.io/nfs that a kubelet mapped: it is kept, and stays in use",

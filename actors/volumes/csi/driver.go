@@ -74,7 +74,7 @@ type Volume struct {
 	Owner      Owner
 	Handle     string
 	Staging    string // path; empty if the driver does not stage
-	Target     string // path
+	Target     string // path; of a block device, the driver makes it
 	FSType     string
 	AccessMode v1.PersistentVolumeAccessMode
 	Options    []string // of mount(8)
@@ -83,6 +83,7 @@ type Volume struct {
 	Published  map[string]string // the attacher's publish context
 	Secrets    map[string]string
 	Group      *int64 // the owning group, for drivers with MountGroup; nil: none
+	Block      bool   // a block device, without file system, options and group
 	Migrated   bool   // a volume of a former in-tree kind; for metrics only
 }
 
@@ -228,14 +229,16 @@ func (e CallError) Infeasible() bool {
 
 // capability returns the requested use of the volume.
 func (d *Driver) capability(v Volume) *api.VolumeCapability {
+	mode := &api.VolumeCapability_AccessMode{Mode: d.accessMode(v.AccessMode)}
+	if v.Block {
+		return &api.VolumeCapability{AccessMode: mode,
+			AccessType: &api.VolumeCapability_Block{Block: &api.VolumeCapability_BlockVolume{}}}
+	}
 	mount := &api.VolumeCapability_MountVolume{FsType: v.FSType, MountFlags: v.Options}
 	if v.Group != nil && d.Can(MountGroup) {
 		mount.VolumeMountGroup = fmt.Sprint(*v.Group)
 	}
-	return &api.VolumeCapability{
-		AccessType: &api.VolumeCapability_Mount{Mount: mount},
-		AccessMode: &api.VolumeCapability_AccessMode{Mode: d.accessMode(v.AccessMode)},
-	}
+	return &api.VolumeCapability{AccessMode: mode, AccessType: &api.VolumeCapability_Mount{Mount: mount}}
 }
 
 // accessMode translates Kubernetes' modes (KEP-2485).

@@ -25,7 +25,7 @@ const (
 	csiPlugin   = "kubernetes.io~csi"
 	localPlugin = "kubernetes.io~local-volume"
 	nfsPlugin   = "kubernetes.io~nfs"
-	devices     = "volumeDevices"
+	devices     = csi.DevicesFolder
 )
 
 // Find lists the folders, sorted by path. On a standalone node it includes CSI volumes: without an API server there are no
@@ -36,6 +36,8 @@ func Find(rootDir string, standalone bool) ([]messages.HeldFolder, error) {
 		return nil, kinds.IgnoreAbsent(err)
 	}
 	f := finder{root: root, standalone: standalone}
+	f.devices, err = csi.FindDevices(rootDir)
+	f.add(err)
 	f.pods()
 	f.staged()
 	f.plugins()
@@ -57,6 +59,7 @@ func Explain(rootDir string, standalone bool) ([]explain.Finding, error) {
 type finder struct {
 	root       *safepath.Root
 	standalone bool
+	devices    map[string]csi.Device // of CSI drivers, by volume
 
 	found []messages.HeldFolder
 	errs  []error
@@ -105,21 +108,32 @@ func (f *finder) pods() {
 	}
 }
 
-// device looks at a block device of a pod. Links to devices of local volumes are removed with the pod, also those of a kubelet.
+// device looks at a block device of a pod. Links to devices of CSI drivers and local volumes are removed with the pod, also those
+// of a kubelet.
 func (f *finder) device(uid string, device kinds.Found) {
-	if pod, err := f.root.Sub(filepath.Join(kinds.PodsFolder, uid)); err == nil {
-		own := IsLink(pod, device)
-		if f.add(pod.Close()); own {
+	at, code := filepath.Join(kinds.PodsFolder, uid, device.Device()), messages.HeldDevice
+	info, err := f.root.Lstat(at)
+	isLink := err == nil && info.Mode().Type() == fs.ModeSymlink
+	switch {
+	case isLink && device.Plugin == localPlugin:
+		return
+	case isLink && device.Plugin == csiPlugin:
+		if code = f.deviceCode(device.Volume); code == "" {
 			return
 		}
 	}
-	f.hold(messages.HeldDevice, uid, device.Plugin, filepath.Join(kinds.PodsFolder, uid, device.Device()))
+	f.hold(code, uid, device.Plugin, at)
 }
 
-// IsLink reports whether a block device of a pod is a link to the device of a local volume.
-func IsLink(pod *safepath.Root, device kinds.Found) bool {
-	info, err := pod.Lstat(device.Device())
-	return device.Plugin == localPlugin && err == nil && info.Mode().Type() == fs.ModeSymlink
+// deviceCode returns why the agent cannot undo a block volume of a CSI driver; empty: it can.
+func (f *finder) deviceCode(volume string) messages.HeldCode {
+	switch d := f.devices[volume]; {
+	case d.Lost():
+		return messages.HeldDevice
+	case d.Err == nil && f.standalone:
+		return messages.HeldDriver
+	}
+	return ""
 }
 
 // subPaths looks at the binds of parts of a pod's volumes. A place on which nothing is mounted is empty, unless a container
@@ -193,7 +207,7 @@ func (f *finder) look(folder string) (is, data bool) {
 
 const pluginsFolder = "plugins/kubernetes.io"
 
-// staged looks at the volumes that CSI drivers staged, and at the block devices that a kubelet staged.
+// staged looks at the volumes that CSI drivers staged, and at their block volumes.
 func (f *finder) staged() {
 	at := filepath.Join(pluginsFolder, "csi")
 	for _, driver := range f.names(at) {
@@ -204,9 +218,9 @@ func (f *finder) staged() {
 			f.recorded("", filepath.Join(at, driver, volume), csi.GlobalMount)
 		}
 	}
-	for _, volume := range f.names(at, devices) {
-		if volume != "staging" && volume != "publish" {
-			f.hold(messages.HeldDevice, "", csiPlugin, filepath.Join(at, devices, volume))
+	for volume := range f.devices {
+		if code := f.deviceCode(volume); code != "" {
+			f.hold(code, "", csiPlugin, filepath.Join(at, devices, volume))
 		}
 	}
 }

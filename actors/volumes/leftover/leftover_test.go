@@ -51,7 +51,7 @@ func TestFind(t *testing.T) {
 	file("pods/a/volumes/kubernetes.io~nfs/plain/data")
 	file("pods/b/volumeDevices/kubernetes.io~csi/block")
 	file("plugins/kubernetes.io/csi/d/plain/globalmount/data")
-	file("plugins/kubernetes.io/csi/volumeDevices/block/data/vol_data.json")
+	file("plugins/kubernetes.io/csi/volumeDevices/recorded/data/vol_data.json")
 	file("plugins/kubernetes.io/csi/volumeDevices/publish/block/b")
 	file("plugins/kubernetes.io/iscsi/volumeDevices/target/b")
 	mount("plugins/kubernetes.io/iscsi/iface-default/target")
@@ -121,7 +121,8 @@ func TestFind(t *testing.T) {
 		t.Errorf("got %v, %v the second time, want the same order", again, err)
 	}
 	alone, err := Find(root, true)
-	for _, path := range []string{"pods/a/volumes/kubernetes.io~csi/fine/mount", "plugins/kubernetes.io/csi/d/fine/globalmount"} {
+	for _, path := range []string{"pods/a/volumes/kubernetes.io~csi/fine/mount", "plugins/kubernetes.io/csi/d/fine/globalmount",
+		"plugins/kubernetes.io/csi/volumeDevices/recorded"} {
 		uid := ""
 		if strings.HasPrefix(path, "pods/a") {
 			uid = "a"
@@ -130,8 +131,8 @@ func TestFind(t *testing.T) {
 			t.Errorf("on a standalone node %s is not found", path)
 		}
 	}
-	if err != nil || len(alone) != len(want)+2 {
-		t.Errorf("on a standalone node found %d, %v, want %d", len(alone), err, len(want)+2)
+	if err != nil || len(alone) != len(want)+3 {
+		t.Errorf("on a standalone node found %d, %v, want %d", len(alone), err, len(want)+3)
 	}
 	if got, err := Find(filepath.Join(root, "nowhere"), false); err != nil || got != nil {
 		t.Errorf("without a root folder found %v, %v", got, err)

@@ -12,8 +12,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/volumes/blockmap"
+	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
-	"github.com/playlet-dev/playlet/actors/volumes/leftover"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -33,8 +33,8 @@ func checkMode(pod *v1.Pod, volume string, pv *v1.PersistentVolume) error {
 	case !isBlock(pv) && device:
 		return kinds.Permanent("%w", mode.Errorf("PersistentVolume %s is a file system (volumeMode Filesystem), but a container "+
 			"names it in volumeDevices", pv.Name))
-	case isBlock(pv) && pv.Spec.Local == nil:
-		return kinds.Permanent("PersistentVolume %s is a block device of another kind than local, which is not supported yet",
+	case isBlock(pv) && pv.Spec.Local == nil && pv.Spec.CSI == nil:
+		return kinds.Permanent("PersistentVolume %s is a block device of another kind than csi and local, which is not supported",
 			pv.Name)
 	}
 	return nil
@@ -98,7 +98,10 @@ func checkDevice(ctx context.Context, p kinds.Folder, path string) error {
 func UnmapLocal(p kinds.Folder) error {
 	found, err := kinds.FoundDevices(p)
 	for _, f := range found {
-		if leftover.IsLink(p.Root, f) {
+		if f.Plugin != kinds.Escaped(localName) {
+			continue
+		}
+		if _, linkErr := p.Readlink(f.Device()); linkErr == nil {
 			err = errors.Join(err, unmapLocal(p, f))
 		}
 	}
@@ -108,7 +111,7 @@ func UnmapLocal(p kinds.Folder) error {
 func unmapLocal(p kinds.Folder, f kinds.Found) error {
 	uid, rootDir := filepath.Base(p.Path()), filepath.Dir(filepath.Dir(p.Path()))
 	for _, plugin := range []string{localName, kinds.Escaped(localName)} {
-		root, err := safepath.OpenRoot(filepath.Join(rootDir, "plugins", plugin, devicesFolder))
+		root, err := safepath.OpenRoot(filepath.Join(rootDir, "plugins", plugin, csi.DevicesFolder))
 		if kinds.IsAbsent(err) {
 			continue
 		}

@@ -118,9 +118,9 @@ func TestLocalDevice_Refusals(t *testing.T) {
 	volumestest.NeedMounts(t)
 	folder, absent := t.TempDir(), filepath.Join(t.TempDir(), "absent")
 	files := bound("files", v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: folder}})
-	csi := boundDevice("csi", "")
-	csi[1].(*v1.PersistentVolume).Spec.PersistentVolumeSource = csiSource("x")
-	objects := append(append(append(append(files, csi...), boundDevice("folder", folder)...), boundDevice("absent", absent)...),
+	nfs := boundDevice("nfs", "")
+	nfs[1].(*v1.PersistentVolume).Spec.PersistentVolumeSource = v1.PersistentVolumeSource{NFS: &v1.NFSVolumeSource{}}
+	objects := append(append(append(append(files, nfs...), boundDevice("folder", folder)...), boundDevice("absent", absent)...),
 		boundDevice("relative", "../x")...)
 	n := storageNode(t, objects...)
 	mounts := podWithDevice("a", "folder")
@@ -134,7 +134,7 @@ func TestLocalDevice_Refusals(t *testing.T) {
 		{podWithDevice("a", "files"), "PersistentVolume pv-files is a file system (volumeMode Filesystem), but a container names it in volumeDevices",
 			messages.CauseVolumeMode, true},
 		{mounts, "PersistentVolume pv-folder is a block device (volumeMode Block), but a container names it in volumeMounts", messages.CauseVolumeMode, true},
-		{podWithDevice("a", "csi"), "of another kind than local, which is not supported yet", "", true},
+		{podWithDevice("a", "nfs"), "of another kind than csi and local, which is not supported", "", true},
 		{podWithDevice("a", "folder"), folder + " is no block device", "", false},
 		{podWithDevice("a", "absent"), absent + ": no such file", "", false},
 		{podWithDevice("a", "relative"), "is not absolute", "", true},

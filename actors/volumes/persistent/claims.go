@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -86,6 +88,9 @@ func (s *Storage) isMounted(p kinds.Folder, volume string) bool {
 	h, known := s.lookUp(p.Pod.UID, volume)
 	if h.folder == "" {
 		return known
+	}
+	if strings.HasPrefix(h.folder, csi.DevicesFolder+"/") {
+		return s.isMapped(p, h.folder)
 	}
 	is, err := p.IsMountPoint(h.folder)
 	return err == nil && is

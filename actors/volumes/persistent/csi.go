@@ -96,6 +96,7 @@ type job struct {
 	*Storage
 	p      kinds.Folder
 	name   string // the pod's name for the volume
+	place  string // in the pod's folder: the mount, or the link to the block device
 	record csi.Record
 	spec   storagev1.CSIDriverSpec
 	driver *csi.Driver
@@ -118,26 +119,31 @@ func (s *Storage) publish(ctx context.Context, p kinds.Folder, volume string, so
 		return "", kinds.Permanent("%w", err)
 	}
 	folder := kinds.VolumeFolder(csi.PluginName, name)
-	target := filepath.Join(folder, csi.MountFolder)
-	j.volume.Target = filepath.Join(p.Path(), target)
+	j.place = filepath.Join(folder, csi.MountFolder)
+	j.volume.Target = filepath.Join(p.Path(), j.place)
+	if j.volume.Block {
+		if err := csi.CheckDevice(name); err != nil {
+			return "", kinds.Permanent("%w", err)
+		}
+		j.place = csi.DeviceLink(name)
+		j.volume.Target = filepath.Join(csi.DevicesPath(s.RootDir), csi.Devices{}.Target(name, string(p.Pod.UID)))
+	}
+	path := filepath.Join(p.Path(), j.place)
 	var err error
 	if j.spec, err = j.driverObject(ctx, j.record.Driver); err != nil {
 		return "", err
 	}
-	h, again := j.begin(p, volume, target), ptr.Deref(j.spec.RequiresRepublish, false)
+	h, again := j.begin(p, volume, j.place), ptr.Deref(j.spec.RequiresRepublish, false)
 	there := h.progress == done
 	if again {
 		p.RenewAt(time.Now().Add(republishEvery))
 	} else if there {
-		return j.volume.Target, j.grow(ctx, h.size)
+		return path, j.grow(ctx, h.size)
 	}
 	if err := j.gather(ctx); err != nil {
 		return "", err
 	}
 	if !there {
-		if err := p.MkdirAll(folder, kinds.FolderMode); err != nil {
-			return "", err
-		}
 		if err := j.claimAndStage(ctx, folder); err != nil {
 			return "", err
 		}
@@ -145,28 +151,52 @@ func (s *Storage) publish(ctx context.Context, p kinds.Folder, volume string, so
 	if err := j.driver.Publish(ctx, j.volume); err != nil {
 		return "", err
 	}
-	if err := j.recordMount(p.Root, folder, csi.MountFolder); err != nil {
+	if j.volume.Block {
+		err = j.mapDevice()
+	} else {
+		err = j.recordMount(p.Root, folder, csi.MountFolder)
+	}
+	if err != nil {
 		return "", err
 	}
 	if err := j.grow(ctx, h.size); err != nil {
 		return "", err
 	}
 	if j.changesOwner() && !there {
-		if err := kinds.OwnVolume(ctx, p, target, h.progress != begun); err != nil {
+		if err := kinds.OwnVolume(ctx, p, j.place, h.progress != begun); err != nil {
 			return "", err
 		}
 	}
 	j.change(p.Pod.UID, volume, func(h *podVolume) { h.progress = done })
-	return j.volume.Target, nil
+	return path, nil
+}
+
+// key returns the key of operations on the volume for all its pods.
+func (j *job) key() string {
+	if j.volume.Block {
+		return deviceKey(j.record.Volume)
+	}
+	return stagedKey(j.record)
+}
+
+// claimVolume records on the disk that the pod has the volume.
+func (j *job) claimVolume(folder string) error {
+	if j.volume.Block {
+		return j.claimDevice()
+	}
+	if err := j.p.MkdirAll(folder, kinds.FolderMode); err != nil {
+		return err
+	}
+	return writeRecord(j.record, j.p.Root, folder)
 }
 
 // claimAndStage records on the disk that the pod has the volume, and stages it if the driver stages. For one volume these steps
 // exclude each other: no volume is unstaged while a record of any pod exists.
 func (j *job) claimAndStage(ctx context.Context, folder string) error {
 	if j.pv == nil { // no other pod has it, and such volumes are not staged
-		return writeRecord(j.record, j.p.Root, folder)
+		return j.claimVolume(folder)
 	}
-	return j.alone(ctx, stagedKey(j.record), func(ctx context.Context) error {
+	return j.alone(ctx, j.key(), func(ctx context.Context) error {
 		if slices.Contains(j.pv.Spec.AccessModes, v1.ReadWriteOncePod) {
 			released := j.released()
 			published, lost, err := j.published()
@@ -180,8 +210,11 @@ func (j *job) claimAndStage(ctx context.Context, folder string) error {
 				return err
 			}
 		}
-		if err := writeRecord(j.record, j.p.Root, folder); err != nil || !j.driver.Can(csi.Stages) {
+		if err := j.claimVolume(folder); err != nil || !j.driver.Can(csi.Stages) {
 			return err
+		}
+		if j.volume.Block {
+			return j.stageDevice(ctx)
 		}
 		return j.stageVolume(ctx)
 	})
@@ -207,19 +240,23 @@ func (j *job) stageVolume(ctx context.Context) error {
 	if err := writeRecord(csi.Record{Driver: j.record.Driver, Handle: j.record.Handle}, root, "."); err != nil {
 		return err
 	}
-	j.touch(false)
-	j.setStager(stagedKey(j.record), j.p.Pod.Namespace)
-	v := j.volume
-	v.Secrets = j.stage
-	v.Attributes = j.pv.Spec.CSI.VolumeAttributes // without the attributes of a pod
-	if err := j.driver.Stage(ctx, v); err != nil {
+	if err := j.callStage(ctx); err != nil {
 		return err
 	}
 	if err := j.recordMount(root, ".", csi.GlobalMount); err != nil {
 		return err
 	}
-	j.setReady(stagedKey(j.record), true)
+	j.setReady(j.key(), true)
 	return nil
+}
+
+func (j *job) callStage(ctx context.Context) error {
+	j.touch(false)
+	j.setStager(j.key(), j.p.Pod.Namespace)
+	v := j.volume
+	v.Secrets = j.stage
+	v.Attributes = j.pv.Spec.CSI.VolumeAttributes // without the attributes of a pod
+	return j.driver.Stage(ctx, v)
 }
 
 // changesOwner reports whether the agent gives the volume to the pod's fsGroup, by the fsGroupPolicy of the driver (KEP-1682).

@@ -26,4 +26,8 @@
 // by a part that is still bound. The mounts of the node are compared by device and root. The same check precedes the
 // unpublishing of an attached volume by a driver that does not stage. A mount without a record blocks the unstaging of the
 // volume with its device (lost.go), or of all volumes if no device identifies the volume.
+//
+// Block volumes of CSI drivers (devices.go) are staged, published, grown and unstaged like others. Their folders and records are
+// in the package csi, and each pod has a link that claims the volume. A device is not unstaged while others use it: a mount, a
+// device over it, or a process. A lost record is rebuilt from the PersistentVolume.
 package persistent

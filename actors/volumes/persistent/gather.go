@@ -23,28 +23,30 @@ import (
 
 // describe sets the fields of the record and the volume that the source determines.
 func (j *job) describe() {
-	j.record.Node, j.volume.Migrated = j.NodeName, j.migrated
+	j.volume.Migrated = j.migrated
 	j.volume.ReadOnly, j.volume.AccessMode, j.volume.Attributes = j.readOnly, v1.ReadWriteOnce, map[string]string{}
 	if in := j.inline; in != nil {
 		hash := sha256.Sum256([]byte(string(j.p.Pod.UID) + j.name))
-		j.record.Volume, j.record.Driver, j.record.Handle = j.name, in.Driver, fmt.Sprintf("csi-%x", hash)
-		j.record.Lifecycle = string(storagev1.VolumeLifecycleEphemeral)
+		handle := fmt.Sprintf("csi-%x", hash)
+		j.record = csi.Record{Volume: j.name, Driver: in.Driver, Handle: handle, Node: j.NodeName,
+			Lifecycle: string(storagev1.VolumeLifecycleEphemeral), Attached: attachmentName(handle, in.Driver, j.NodeName)}
 		if in.FSType != nil {
 			j.volume.FSType = *in.FSType
 		}
 		maps.Copy(j.volume.Attributes, in.VolumeAttributes)
 	} else {
 		source := j.pv.Spec.CSI
-		j.record.Volume, j.record.Driver, j.record.Handle = j.pv.Name, source.Driver, source.VolumeHandle
-		j.record.Lifecycle = string(storagev1.VolumeLifecyclePersistent)
+		j.record = j.recordOf(j.pv)
 		j.volume.FSType, j.volume.Options = source.FSType, j.pv.Spec.MountOptions
 		if len(j.pv.Spec.AccessModes) > 0 {
 			j.volume.AccessMode = j.pv.Spec.AccessModes[0]
 		}
 		maps.Copy(j.volume.Attributes, source.VolumeAttributes)
 	}
-	j.record.Attached = attachmentName(j.record.Handle, j.record.Driver, j.NodeName)
 	j.volume.Handle, j.volume.Group = j.record.Handle, kinds.FSGroupOf(j.p.Pod)
+	if j.volume.Block = j.pv != nil && isBlock(j.pv); j.volume.Block {
+		j.volume.FSType, j.volume.Options, j.volume.Group = "", nil, nil
+	}
 	j.volume.Owner = csi.Owner{Namespace: j.p.Pod.Namespace, ID: string(j.p.Pod.UID)}
 }
 
@@ -96,6 +98,9 @@ func (j *job) gather(ctx context.Context) (err error) {
 func (j *job) stagingOf(d *csi.Driver) string {
 	if !d.Can(csi.Stages) {
 		return ""
+	}
+	if j.volume.Block {
+		return filepath.Join(csi.DevicesPath(j.RootDir), csi.Devices{}.Staging(j.record.Volume))
 	}
 	return filepath.Join(j.csiFolder(), stagedKey(j.record), csi.GlobalMount)
 }

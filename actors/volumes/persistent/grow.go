@@ -24,11 +24,11 @@ import (
 // neither list nor watch them. The kubelet gets them with each sync of the pod, which is about as often.
 const growEvery = time.Minute
 
-// grow has the driver grow the file system of a volume to the size of the PersistentVolume if the claim leaves that to the node
-// (KEP-284), and records the result in the claim (KEP-1790). The volume is published and may be in use. Drivers have to grow
-// volumes in use in this way, so all volumes are grown in this way. grow may be cut off at any point: the claim leaves the
-// growth to the node until the end, and a repeated call of the driver changes nothing. has is the size to which this process
-// has grown the volume; 0: unknown.
+// grow has the driver grow the file system of a volume, or its block device, to the size of the PersistentVolume if the claim
+// leaves that to the node (KEP-284), and records the result in the claim (KEP-1790). The volume is published and may be in use.
+// Drivers have to grow volumes in use in this way, so all volumes are grown in this way. grow may be cut off at any point: the
+// claim leaves the growth to the node until the end, and a repeated call of the driver changes nothing. has is the size to which
+// this process has grown the volume; 0: unknown.
 func (j *job) grow(ctx context.Context, has int64) error {
 	if j.claim == nil {
 		return nil
@@ -49,7 +49,7 @@ func (j *job) grow(ctx context.Context, has int64) error {
 		}
 	case err == nil && growsNow(j.claim, has, wanted.Value()):
 		over := make(chan growth, 1) // stays empty if the call outlives this mount
-		err := j.alone(ctx, stagedKey(j.record), func(ctx context.Context) error {
+		err := j.alone(ctx, j.key(), func(ctx context.Context) error {
 			g, err := j.growNow(ctx, driver, has)
 			over <- g
 			return err

@@ -39,8 +39,9 @@ func (s *Storage) InUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 		names[name] = true
 	}
 	maps.Copy(staged, published)
-	kept, devicesErr := s.kubeletDevices(staged, pods)
-	if err = errors.Join(err, stagedErr, lostErr, devicesErr); err != nil && s.node.Load() == nil {
+	devicesErr := addDevices(s.RootDir, staged, pods)
+	kept, keptErr := s.keptKinds(pods)
+	if err = errors.Join(err, stagedErr, lostErr, devicesErr, keptErr); err != nil && s.node.Load() == nil {
 		return nil, err
 	}
 	for _, r := range staged {
@@ -73,52 +74,56 @@ func (s *Storage) InUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 	return out, err
 }
 
-// kubeletDevices adds the records of block devices that a kubelet mapped, and their pods. It returns the name prefixes of the
-// volume kinds that only a kubelet supports. Such volumes stay in use while anything of their kind is on this node.
-func (s *Storage) kubeletDevices(records map[string]csi.Record, pods map[string]bool) (kept []string, err error) {
+// addDevices adds the records of block volumes, and the pods with a block device. It returns an error for each volume without a
+// readable record that a driver may have.
+func addDevices(rootDir string, records map[string]csi.Record, pods map[string]bool) error {
+	found, err := csi.FindDevices(rootDir)
+	for volume, d := range found {
+		for uid, p := range d.Pods {
+			pods[uid] = pods[uid] || p.Alive
+		}
+		if d.Err == nil {
+			records[deviceKey(volume)] = d.Record
+		} else if d.Lost() {
+			err = errors.Join(err, fmt.Errorf("the block device %s: %w", volume, d.Err))
+		}
+	}
+	return err
+}
+
+// keptKinds returns the name prefixes of the kinds of volumes that only a kubelet supports and that it left here. Such volumes
+// stay in use. It adds the pods with a block device of these kinds.
+func (s *Storage) keptKinds(pods map[string]bool) (kept []string, err error) {
 	folders, err := leftover.Find(s.RootDir, false)
 	for _, f := range folders {
 		plugin := strings.ReplaceAll(f.Plugin, "~", "/")
-		switch {
-		case f.Code != messages.HeldDevice && f.Code != messages.HeldPlugin:
+		if f.Code != messages.HeldDevice && f.Code != messages.HeldPlugin || plugin == csi.PluginName {
 			continue // data is in use by no driver, and a mount without a record is an error of its own
-		case f.Code == messages.HeldDevice && f.UID != "":
+		}
+		if f.Code == messages.HeldDevice && f.UID != "" {
 			pods[f.UID] = true
 		}
-		if plugin != csi.PluginName {
-			kept = append(kept, plugin+"/")
-			continue
-		}
-		if f.UID != "" {
-			f.Path = filepath.Join(s.csiFolder(), devicesFolder, filepath.Base(f.Path))
-		}
-		r, readErr := recordAt(filepath.Join(f.Path, "data"))
-		if readErr != nil {
-			err = errors.Join(err, fmt.Errorf("the block device %s: %w", f.Path, readErr))
-			continue
-		}
-		records[f.Path] = r
+		kept = append(kept, plugin+"/")
 	}
 	return kept, err
 }
 
-// recordAt reads the record in a folder that no pod can reach.
-func recordAt(folder string) (csi.Record, error) {
-	root, err := safepath.OpenRoot(folder)
-	if err != nil {
-		return csi.Record{}, err
-	}
-	r, err := csi.Read(root, ".")
-	return r, errors.Join(err, root.Close())
-}
-
-// published lists the records of all pods, as readRecords does. podOf returns the pod of a key.
+// published lists the records of all pods, as readRecords does, also for block devices. podOf returns the pod of a key.
 func (s *Storage) published() (map[string]csi.Record, lostRecords, error) {
 	pods, err := kinds.OpenPods(s.RootDir)
 	if err != nil {
 		return nil, nil, err
 	}
-	return readRecords(pods, kinds.VolumeFolder(csi.PluginName, ""), csi.MountFolder)
+	out, lost, err := readRecords(pods, kinds.VolumeFolder(csi.PluginName, ""), csi.MountFolder)
+	devices, devicesErr := csi.FindDevices(s.RootDir)
+	for volume, d := range devices {
+		for uid := range d.Pods {
+			if d.Err == nil {
+				out[filepath.Join(uid, csi.DeviceLink(volume))] = d.Record
+			}
+		}
+	}
+	return out, lost, errors.Join(err, devicesErr)
 }
 
 func podOf(key string) string {

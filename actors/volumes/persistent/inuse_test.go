@@ -10,38 +10,25 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
-// A block device that a kubelet mapped stays in use, is reported, and keeps its pod: the agent cannot unmap it.
+// A block device of a kind that only a kubelet has stays in use, is reported, and keeps its pod.
 func TestABlockDeviceOfAKubeletIsHeld(t *testing.T) {
-	n := storageNode(t, attachRequired(true))
-	device := n.Pod("a", "volumeDevices/kubernetes.io~csi/pv-b")
+	n := storageNode(t)
+	device := n.Pod("a", "volumeDevices/kubernetes.io~iscsi/pv-b")
 	must(t, os.MkdirAll(filepath.Dir(device), 0o750))
 	must(t, os.Symlink("/dev/null", device))
-	record := filepath.Join(n.storage.CSIFolder(), "volumeDevices/pv-b/data")
-	must(t, os.MkdirAll(record, 0o750))
-	text := `{"specVolID":"pv-b","volumeHandle":"h","driverName":"` + testDriver + `"}`
-	must(t, os.WriteFile(filepath.Join(record, csi.RecordFile), []byte(text), 0o600))
-
-	use, err := n.storage.InUse(t.Context())
-	want := []v1.UniqueVolumeName{v1.UniqueVolumeName("kubernetes.io/csi/" + testDriver + "^h")}
-	if err != nil || !slices.Equal(use, want) {
-		t.Errorf("in use is %v, %v, want %v", use, err, want)
-	}
+	n.storage.Observe(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{
+		"kubernetes.io/csi/other^h", "kubernetes.io/iscsi/target",
+	}}})
+	wantInUse(t, n, "kubernetes.io/iscsi/target")
 	left := n.Unmounted("a")
-	if !left.Published || !strings.Contains(left.Left, device) {
-		t.Errorf("got %+v, want that the driver still has %s", left, device)
+	if !left.Published || !strings.Contains(left.Left, device+" is a block device that a kubelet mapped") {
+		t.Errorf("got %+v, want that %s is a kubelet's", left, device)
 	}
 	if _, err := os.Readlink(device); err != nil {
 		t.Error(err)
-	}
-
-	must(t, os.Remove(filepath.Join(record, csi.RecordFile)))
-	n.storage.Observe(&v1.Node{Status: v1.NodeStatus{VolumesInUse: want}})
-	if use, err := n.storage.InUse(t.Context()); err == nil || !slices.Equal(use, want) {
-		t.Errorf("without its record in use is %v, %v, want an error and %v", use, err, want)
 	}
 }
 

@@ -126,7 +126,8 @@ func (s *Storage) Publishes(uid string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.pods[uid] {
-		if strings.HasPrefix(h.folder, kinds.VolumeFolder(csi.PluginName, "")+"/") {
+		if strings.HasPrefix(h.folder, kinds.VolumeFolder(csi.PluginName, "")+"/") ||
+			strings.HasPrefix(h.folder, csi.DevicesFolder+"/") {
 			return true
 		}
 	}

@@ -151,6 +151,9 @@ func (s *Storage) places() map[string]csi.Record {
 	out := map[string]csi.Record{}
 	published, _, _ := s.published() // a mount without a record has no place here
 	for key, r := range published {
+		if strings.Contains(key, "/"+csi.DevicesFolder+"/") {
+			continue
+		}
 		out[filepath.Join("pods", key, csi.MountFolder)] = r
 	}
 	staged, _, _ := s.staged()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
@@ -15,9 +16,6 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/supervisors"
 )
-
-// devicesFolder has the block devices that a kubelet staged, among the folders of drivers.
-const devicesFolder = "volumeDevices"
 
 // stagedPrefix begins the keys of operations on a volume for all its pods.
 const stagedPrefix = "staged/"
@@ -67,6 +65,8 @@ func (stagedDriver) Ensure(context.Context, reconcile.Operation[struct{}, struct
 // were killed before they had written the record.
 func (d stagedDriver) Inventory(context.Context) (out []string, err error) {
 	out, err = d.begun()
+	devices, devicesErr := d.unusedDevices()
+	out, err = append(out, devices...), errors.Join(err, devicesErr)
 	staged, _, stagedErr := d.staged()
 	if err = errors.Join(err, stagedErr); len(staged) == 0 {
 		return out, err // an unreadable record stays, and is reported by InUse
@@ -92,7 +92,7 @@ func (d stagedDriver) begun() (out []string, err error) {
 	defer root.Close() //nolint:errcheck // read only
 	drivers, err := root.Names(".")
 	for _, driver := range drivers {
-		if driver == devicesFolder { // a kubelet's
+		if driver == csi.DevicesFolder { // of block volumes
 			continue
 		}
 		volumes, listErr := kinds.NamesIn(root, driver)
@@ -131,6 +131,9 @@ func others(published map[string]csi.Record, r csi.Record, but string) (uids []s
 
 // Remove implements reconcile.Driver. The volume stays if a pod has obtained it meanwhile.
 func (d stagedDriver) Remove(ctx context.Context, key string) error {
+	if volume, is := strings.CutPrefix(key, csi.DevicesFolder+"/"); is {
+		return d.removeDevice(ctx, volume)
+	}
 	root, err := safepath.OpenRoot(d.csiFolder())
 	if err != nil {
 		return kinds.IgnoreAbsent(err)

@@ -37,6 +37,8 @@ type Storage struct {
 
 	objects driverObjects
 
+	recording sync.Mutex // held while the record of a block volume is written
+
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }

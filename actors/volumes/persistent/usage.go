@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -68,7 +69,7 @@ func (s *Storage) usage(
 		u, err = usageAt(ctx, pod, at, at)
 		return u, err == nil, err
 	}
-	r, err := csi.Read(pods, filepath.Dir(name))
+	r, at, err := s.recordFor(pods, string(pod.UID), folder)
 	if err != nil {
 		return u, false, kinds.IgnoreAbsent(err) // it is not mounted yet
 	}
@@ -90,4 +91,21 @@ func usageAt(ctx context.Context, pod *v1.Pod, volume, at string) (csi.Usage, er
 	size := uint64(st.Frsize) //nolint:gosec // the kernel's sizes are not negative
 	return csi.Usage{Bytes: csi.Amount{Total: st.Blocks * size, Used: (st.Blocks - st.Bfree) * size, Free: st.Bavail * size},
 		Inodes: csi.Amount{Total: st.Files, Used: st.Files - st.Ffree, Free: st.Ffree}}, err
+}
+
+// recordFor returns the record of a pod's volume by its place in the pod's folder, and the path for which its driver has
+// statistics. They are the kubelet's.
+func (s *Storage) recordFor(pods *safepath.Root, uid, folder string) (r csi.Record, path string, err error) {
+	if !strings.HasPrefix(folder, csi.DevicesFolder+"/") {
+		r, err = csi.Read(pods, filepath.Join(uid, filepath.Dir(folder)))
+		return r, filepath.Join(pods.Path(), uid, folder), err
+	}
+	devices, err := csi.OpenDevices(s.RootDir)
+	if err != nil {
+		return r, "", err
+	}
+	defer devices.Close() //nolint:errcheck // read only
+	volume := filepath.Base(folder)
+	r, err = devices.Read(volume)
+	return r, filepath.Join(devices.Path(), devices.Maps(volume), uid), err
 }

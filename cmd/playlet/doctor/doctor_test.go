@@ -53,8 +53,8 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 
 		"no volumes are left": {check: "volumes", result: OK, says: "no volumes that the agent cannot manage"},
 		"a kubelet's block device": {wrong: func(r *rig) {
-			r.write(r.Node.RootDir+"/pods/u/volumeDevices/kubernetes.io~csi/pv", "")
-		}, check: "volumes", result: Warn, says: "pods/u/volumeDevices/kubernetes.io~csi/pv is a block device of kubernetes.io/csi"},
+			r.write(r.Node.RootDir+"/pods/u/volumeDevices/kubernetes.io~iscsi/pv", "")
+		}, check: "volumes", result: Warn, says: "pods/u/volumeDevices/kubernetes.io~iscsi/pv is a block device of kubernetes.io/iscsi"},
 		"data in a plain folder": {wrong: func(r *rig) {
 			r.write(r.Node.RootDir+"/pods/u/volumes/kubernetes.io~nfs/pv/file", "")
 		}, check: "volumes", result: Warn, says: "holds data although no volume of kubernetes.io/nfs is mounted there"},

@@ -185,7 +185,7 @@ func TestInstall_NamesVolumesInTheKubeletsRootFolder(t *testing.T) {
 	m.withKubelet(t)
 	m.replaceKubelet, m.dryRun = true, true
 	arguments := filepath.Join(m.root, "var/lib/kubelet/kubeadm-flags.env")
-	device := filepath.Join(m.root, "data/kubelet/pods/u/volumeDevices/kubernetes.io~csi/pv")
+	device := filepath.Join(m.root, "data/kubelet/pods/u/volumeDevices/kubernetes.io~iscsi/pv")
 	err := errors.Join(os.MkdirAll(filepath.Dir(device), 0o750), os.Symlink("/dev/null", device),
 		os.MkdirAll(filepath.Dir(arguments), 0o755),
 		os.WriteFile(arguments, []byte("KUBELET_KUBEADM_ARGS=--root-dir=/data/kubelet\n"), 0o600), m.install(t.Context()))
@@ -204,7 +204,7 @@ func TestInstall_ReplacesTheKubeletWhenAsked(t *testing.T) {
 		}
 	}
 	m.replaceKubelet = true
-	device := filepath.Join(m.root, "/var/lib/kubelet/pods/u/volumeDevices/kubernetes.io~csi/pv")
+	device := filepath.Join(m.root, "/var/lib/kubelet/pods/u/volumeDevices/kubernetes.io~iscsi/pv")
 	several := filepath.Join(m.root, pods)
 	err := errors.Join(os.MkdirAll(filepath.Dir(device), 0o750), os.Symlink("/dev/null", device), os.MkdirAll(several, 0o700))
 	pod := func(name, spec string) string {

@@ -34,6 +34,8 @@ type Driver struct {
 	// Hangs is nil.
 	Hang  chan struct{}
 	Hangs func(call string) bool
+	// Devices has the block devices of volumes, by handle. A staged one has a node in the staging folder.
+	Devices map[string]string
 	// Hidden imitates a driver that mounts in its own mount namespace: the agent's folders stay plain.
 	Hidden bool
 	// Limit is the number of volumes that fit on the node; 0: 7.
@@ -177,6 +179,9 @@ func (d *Driver) NodeStageVolume(ctx context.Context, r *api.NodeStageVolumeRequ
 	if err := d.begin(ctx, "Stage", r.GetVolumeId()); err != nil {
 		return nil, err
 	}
+	if isBlock(r) {
+		return &api.NodeStageVolumeResponse{}, d.bindDevice("Stage", d.Devices[r.GetVolumeId()], stagedNode(r))
+	}
 	return &api.NodeStageVolumeResponse{}, d.bind("Stage", d.folder(r.GetVolumeId()), r.GetStagingTargetPath())
 }
 
@@ -190,6 +195,13 @@ func (d *Driver) NodePublishVolume(
 	d.mu.Lock()
 	d.contexts = append(d.contexts, maps.Clone(r.GetVolumeContext()))
 	d.mu.Unlock()
+	if isBlock(r) {
+		from := d.Devices[r.GetVolumeId()]
+		if r.GetStagingTargetPath() != "" {
+			from = stagedNode(r)
+		}
+		return &api.NodePublishVolumeResponse{}, d.bindDevice("Publish", from, r.GetTargetPath())
+	}
 	from := r.GetStagingTargetPath()
 	if from == "" {
 		from = d.folder(r.GetVolumeId())
@@ -213,6 +225,9 @@ func (d *Driver) NodeUnpublishVolume(
 	if err == nil {
 		_ = os.Remove(r.GetTargetPath()) // or the agent removes it
 	}
+	if err == nil && d.Fail != nil {
+		err = d.Fail("Unpublish")
+	}
 	return &api.NodeUnpublishVolumeResponse{}, err
 }
 
@@ -223,7 +238,45 @@ func (d *Driver) NodeUnstageVolume(
 	if err := d.begin(ctx, "Unstage", r.GetVolumeId()); err != nil {
 		return nil, err
 	}
-	return &api.NodeUnstageVolumeResponse{}, unbind(r.GetStagingTargetPath())
+	if err := unbind(stagedNode(r)); err != nil {
+		return nil, err
+	}
+	_ = os.Remove(stagedNode(r)) // only block devices have it
+	err := unbind(r.GetStagingTargetPath())
+	if err == nil && d.Fail != nil {
+		err = d.Fail("Unstage")
+	}
+	return &api.NodeUnstageVolumeResponse{}, err
+}
+
+func isBlock(r interface {
+	GetVolumeCapability() *api.VolumeCapability
+}) bool {
+	return r.GetVolumeCapability().GetBlock() != nil
+}
+
+// stagedNode returns the path of a staged device.
+func stagedNode(r interface{ GetStagingTargetPath() string }) string {
+	return filepath.Join(r.GetStagingTargetPath(), "device")
+}
+
+// bindDevice binds the node of a device on a new file. The folder has to exist.
+func (d *Driver) bindDevice(call, from, to string) error {
+	if _, err := os.Stat(from); err != nil { // the driver has no such device, or has not staged it
+		return status.Error(codes.FailedPrecondition, err.Error())
+	}
+	if !mounted(to) {
+		if err := os.WriteFile(to, nil, 0o600); err != nil {
+			return status.Error(codes.Internal, err.Error())
+		}
+		if err := unix.Mount(from, to, "", unix.MS_BIND, ""); err != nil {
+			return status.Error(codes.Internal, fmt.Sprintf("binding %s to %s: %v", from, to, err))
+		}
+	}
+	if d.Fail != nil {
+		return d.Fail(call)
+	}
+	return nil
 }
 
 func (d *Driver) folder(handle string) string { return filepath.Join(d.Data, handle) }
