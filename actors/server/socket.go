@@ -135,8 +135,8 @@ func (d *socketOpener) claim() error {
 	return nil
 }
 
-// inscribe writes the PID of the holder into the lock's file, for the error of another agent. The lock counts without it, e.g. on a
-// full disk.
+// inscribe writes the PID of the holder into the lock's file, for the error of another agent. The lock counts without it, e.g.
+// on a full disk.
 func inscribe(f *os.File) {
 	_ = f.Truncate(0)
 	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
