@@ -133,6 +133,7 @@ type slotQueue struct {
 	limit    int
 	yieldsTo []*slotQueue // while one of these has a slot in use, this one waits, for up to patience
 	yielding []*slotQueue // the queues that yield to this one
+	since    time.Time    // the first call that had to wait for the others; zero: they were idle since
 	inUse    int
 	arrivals uint64
 	handed   uint64
@@ -142,14 +143,13 @@ type slotQueue struct {
 // agedTurn is the number of handovers per handover to the longest wait.
 const agedTurn = 8
 
-// patience is how long calls of a queue that yields wait for the others to be idle. After that they use a third of their slots. A
-// burst of 90 deletions on two cores is stopped in about this time.
+// patience is how long the calls of a queue that yields wait for the others to be idle. After that they use a third of their
+// slots until the others are idle. A burst of 90 deletions on two cores is stopped in about this time.
 const patience = 10 * time.Second
 
 type waiter struct {
 	priority int64
 	arrival  uint64
-	since    time.Time
 	granted  chan struct{}
 }
 
@@ -166,7 +166,7 @@ func (q *slotQueue) acquire(ctx context.Context, priority int64) error {
 		return nil
 	}
 	q.arrivals++
-	w := &waiter{priority, q.arrivals, time.Now(), make(chan struct{})}
+	w := &waiter{priority, q.arrivals, make(chan struct{})}
 	at, _ := slices.BinarySearchFunc(q.waiters, priority, func(other *waiter, priority int64) int {
 		return cmp.Or(cmp.Compare(other.priority, priority), -1) // after waiters of the same priority
 	})
@@ -231,13 +231,18 @@ func (q *slotQueue) yieldTo(others ...*slotQueue) {
 
 // usable returns the number of slots for now. A single hung call does not block the others for longer than patience.
 func (q *slotQueue) usable() int {
-	if !slices.ContainsFunc(q.yieldsTo, (*slotQueue).busy) {
+	switch {
+	case !slices.ContainsFunc(q.yieldsTo, (*slotQueue).busy):
+		q.since = time.Time{}
 		return q.limit
-	}
-	if slices.ContainsFunc(q.waiters, func(w *waiter) bool { return time.Since(w.since) >= patience }) {
+	case q.since.IsZero():
+		q.since = time.Now()
+		return 0
+	case time.Since(q.since) < patience:
+		return 0
+	default:
 		return third(q.limit)
 	}
-	return 0
 }
 
 // third returns a third of a limit, and at least one.

@@ -257,11 +257,14 @@ func TestSlotQueue_Yields(t *testing.T) {
 		take(stops) // a stop waits for no removal
 		removals.release()
 		expect("once one has ended", 3)
+		removals.release()
+		removals.release()
+		expect("later ones wait no more", 5)
 		stops.release()
-		expect("beside another stop", 3)
+		expect("beside another stop", 5)
 		stops.release()
-		expect("once all stops have ended", 7)
-		for range 9 {
+		expect("once all stops have ended", 9)
+		for range 7 {
 			removals.release()
 		}
 		expect("at the end", 10)

@@ -214,7 +214,7 @@ func TestMeasuring(t *testing.T) {
 		write(dir, proc)
 		write(groups, cgroups)
 		m := Places{dir, groups, dir, imageFs{at: dir}, nil}.Meter().Measure(t.Context())
-		if got, want := m.Readings[MemoryAvailable], (Reading{1024000 - 256000, 1024000}); got != want {
+		if got, want := m.Readings[MemoryAvailable], (Reading{1024000 - 256000, 1638400}); got != want {
 			t.Errorf("%s: memory %v, want %v", name, got, want)
 		}
 		if got := m.Readings[PIDAvailable]; got != (Reading{700, 1000}) {

@@ -151,7 +151,7 @@ func (p Places) memory() (Reading, error) {
 	if err != nil {
 		return Reading{}, err
 	}
-	total := (info["MemTotal:"] - info["Hugetlb:"]) << 10
+	total := info["MemTotal:"] << 10
 	if total <= 0 {
 		return Reading{}, errors.New("/proc/meminfo does not tell the machine's memory")
 	}
@@ -159,7 +159,7 @@ func (p Places) memory() (Reading, error) {
 	if err != nil {
 		return Reading{}, err
 	}
-	return Reading{max(total-used, 0), total}, nil
+	return Reading{max(total-used-info["Hugetlb:"]<<10, 0), total}, nil
 }
 
 // workingSet returns the root cgroup's working set. On version 2 the root counts only its own pages.

@@ -78,25 +78,29 @@ func (c *cluster) setPods(pods []*v1.Pod) {
 		}
 	}
 	for _, r := range c.opts.Board.Keep(namers) {
-		if f := c.followers[r]; f != nil && !f.knew(namers[r]) {
-			f.cancel() // it has ended, or its read may have begun before the pod was known
+		if f := c.followers[r]; f != nil && f.ended { // a read in progress counts for the new pods, too
 			delete(c.followers, r)
 		}
 	}
 	for r := range namers {
 		if c.followers[r] == nil {
-			c.follow(r, first[r], namers[r])
+			c.follow(r, first[r])
 		}
 	}
 }
 
 // follow begins to follow an object. Its reads count for the pod that named it first.
-func (c *cluster) follow(r objectset.Ref, pod types.UID, namers map[types.UID]bool) {
+func (c *cluster) follow(r objectset.Ref, pod types.UID) {
 	ctx, cancel := context.WithCancel(c.life)
-	f := &follower{cluster: c, ref: r, pod: pod, namers: namers, cancel: cancel}
+	f := &follower{cluster: c, ref: r, pod: pod, cancel: cancel}
 	c.followers[r] = f
 	c.begin(func() {
 		defer cancel()
+		defer func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			f.ended = true
+		}()
 		f.run(ctx)
 	})
 }

@@ -34,21 +34,11 @@ type follower struct {
 	cluster *cluster
 	ref     objectset.Ref
 	pod     types.UID
-	namers  map[types.UID]bool // the pods that named the object when it began
+	ended   bool // guarded by the cluster's lock
 	cancel  context.CancelFunc
 	// unwatch ends the watch alone, for an immutable object.
 	unwatch context.CancelFunc
 	failureState
-}
-
-// knew reports whether all these pods named the object when the follower began.
-func (f *follower) knew(namers map[types.UID]bool) bool {
-	for pod := range namers {
-		if !f.namers[pod] {
-			return false
-		}
-	}
-	return true
 }
 
 func (f *follower) run(ctx context.Context) {

@@ -21,6 +21,7 @@ func (m *Machine) take(msg any) {
 	case messages.VolumesMounted:
 		m.answered("mount", "")
 		m.volumes = volumes{mounted: true, answeredAt: m.now, paths: v.Paths, mounts: v.Mounts}
+		m.NoPlace = nil
 	case messages.VolumesFailed:
 		v.Reason.Volume = v.Volume
 		if !v.Quiet {

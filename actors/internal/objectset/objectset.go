@@ -167,10 +167,11 @@ func (b *Board) MayExist(pod *v1.Pod, kind Kind, name string) error {
 	if b.set == nil || !b.set.Uncertain || b.set.Gone[Ref{kind, pod.Namespace, name}] {
 		return nil
 	}
-	return unreadError{errUncertain}
+	return unreadError{ErrUncertain}
 }
 
-var errUncertain = errors.New("files of --object-dir are missing or could not be read since the agent started")
+// ErrUncertain is the error of an object that may exist.
+var ErrUncertain = errors.New("files of --object-dir are missing or could not be read since the agent started")
 
 func lookUp[T any](
 	b *Board, pod *v1.Pod, kind Kind, name string, local func(*Set, Key) (T, bool),

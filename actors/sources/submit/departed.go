@@ -27,8 +27,8 @@ func (j *journal) loadDeparted() (on departures, err error) {
 	}
 	if _, useless := errors.AsType[*atomicfile.UnreadableError](err); useless {
 		j.report(messages.ManifestProblem{Path: j.departedFile(), Warning: true,
-			Message: "the list of withdrawn pods cannot be " +
-				"read; such a pod ends later if another submission is damaged, too: " + err.Error()})
+			Message: "the list of withdrawn pods cannot be read; one that still runs is left alone: end it with playlet rm: " +
+				err.Error()})
 		return nil, nil
 	}
 	return on, err

@@ -135,6 +135,9 @@ func (j *journal) load() error {
 		if old := j.records[r.key()]; old != nil && old.Pod.UID == r.Pod.UID && old.Accepted.Equal(r.Accepted) {
 			r = old // pods are shared by pointer
 		}
+		if r.former != "" { // it ends, since the record is of its successor
+			j.departed.Add(j.opts.Clock.Now(), r.former)
+		}
 		records[r.key()] = r
 	}
 	for _, e := range entries {

@@ -36,7 +36,8 @@ type record struct {
 	Manifest json.RawMessage `json:"manifest"`
 	Pod      *v1.Pod         `json:"pod"`
 
-	note string // part of the answer to the submission only
+	note   string // part of the answer to the submission only
+	former string // the pod's UID under an earlier name of the node, if it was made again
 }
 
 func (r *record) key() key { return key{r.Namespace, r.Name} }
@@ -93,6 +94,9 @@ func (r *record) check(path, node string) error {
 	}
 	if len(pods) != 1 || pods[0].Name != manifest.StaticName(r.Name, node) || pods[0].Namespace != r.Namespace {
 		return errors.New("its manifest is not that of its pod")
+	}
+	if was := string(r.Pod.UID); was != string(pods[0].UID) {
+		r.former = was
 	}
 	r.Pod, r.NodeName = pods[0], node
 	return nil

@@ -301,9 +301,10 @@ func TestARecordInAnothersPlaceIsOfNoUse(t *testing.T) {
 func TestANodeWithAnotherName(t *testing.T) {
 	r := newRig(t)
 	r.submit(yaml("web", "one"))
+	former := r.uidOf("web")
 	r.opts.Node.NodeName = "other"
 	r.start()
-	r.wants("default/web-other=one")
+	r.gone("default/web-other=one", former) // the pod of the earlier name ends
 }
 
 func TestAJournalThatCannotBeReadIsNotAnEmptyOne(t *testing.T) {

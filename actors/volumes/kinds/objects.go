@@ -63,10 +63,11 @@ func pathsOf(sources []v1.VolumeProjection) (paths []string) {
 }
 
 // filesOf returns the files of a volume by path. If two sources have the same path, the later one wins. An error that a retry
-// cannot fix is a Permanent one. there is true of a volume that has been written: an absent object that may exist is an error
-// then.
+// cannot fix is a Permanent one. there is true of a volume that has been written: if it has one source, an absent object that may
+// exist is an error.
 func filesOf(ctx context.Context, p Folder, v *v1.Volume, there bool) (map[string]file, error) {
 	_, sources, mode := contentOf(v)
+	there = there && len(sources) == 1 // or the other sources would not be updated
 	out := map[string]file{}
 	for _, s := range sources {
 		var err error

@@ -40,6 +40,9 @@ func (p Folder) mayPass(v *v1.Volume, err error) bool {
 		p.RenewAt(time.Now().Add(RenewRetry))
 		return true
 	}
+	if errors.Is(err, objectset.ErrUncertain) {
+		p.Node.Log.Warn("a volume keeps the files that were written earlier", "pod", p.Pod.UID, "volume", v.Name, "error", err)
+	}
 	return objectset.IsUnread(err)
 }
 

@@ -129,7 +129,7 @@ func (f folder) manifestsThere() (bool, error) {
 // sample, and the sample if it was changed. Without the mark of the run it removes nothing: another folder, or a link, has taken
 // the place of the run's. Removed files are named relative to the open folder, so that a link in its path changes nothing.
 func (f folder) remove(r *Record) error {
-	root, err := f.open(r.ID)
+	root, err := f.open(r)
 	if root == nil {
 		return err
 	}
@@ -167,15 +167,15 @@ func (f folder) remove(r *Record) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := root.Remove(markFile); err != nil || !r.Temporary {
+	if err := root.Remove(markFile); err != nil && !errors.Is(err, fs.ErrNotExist) || !r.Temporary {
 		return err // the folder is removed as the others that were made
 	}
 	return os.Remove(string(f))
 }
 
-// open opens the folder if it has the mark of the run, and nil if it does not exist. An empty folder of a run that was killed
-// before it wrote the mark is removed.
-func (f folder) open(id string) (*os.Root, error) {
+// open opens the folder if it has the mark of the run. It returns nil if there is no folder, or one with nothing of a run, because
+// the run was killed before it wrote the mark, or was undone before.
+func (f folder) open(r *Record) (*os.Root, error) {
 	err := namespaces.OwnFolder(string(f))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -188,14 +188,19 @@ func (f folder) open(id string) (*os.Root, error) {
 		return nil, err
 	}
 	mark, err := root.ReadFile(markFile)
-	if err == nil && string(mark) == id {
+	if err == nil && string(mark) == r.ID || errors.Is(err, fs.ErrNotExist) && !r.Marked {
 		return root, nil
 	}
+	there := func(name string) bool { _, err := root.Lstat(name); return err == nil }
+	foreign := err == nil || slices.ContainsFunc(contents, there)
 	_ = root.Close() // nothing was written through it
-	if errors.Is(err, fs.ErrNotExist) && os.Remove(string(f)) == nil {
-		return nil, nil
+	if foreign {
+		return nil, errReplaced
 	}
-	return nil, errReplaced
+	if r.Temporary {
+		return nil, removeEmpty(string(f))
+	}
+	return nil, nil
 }
 
 // errReplaced is the error of a folder that does not have the mark of the run.

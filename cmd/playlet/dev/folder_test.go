@@ -43,7 +43,7 @@ func TestFoldersThatCannotBeUsedAreRefused(t *testing.T) {
 
 func TestARunsFilesGoAndTheUsersStay(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "d")
-	record := &Record{ID: "abc234", Dir: dir, Sample: "sample"}
+	record := &Record{ID: "abc234", Marked: true, Dir: dir, Sample: "sample"}
 	var err error
 	record.Folders, err = missingFolders(folder(dir).manifests())
 	must(t, err)
@@ -66,9 +66,7 @@ func TestARunsFilesGoAndTheUsersStay(t *testing.T) {
 		"objects/theirs.yaml", "theirs"}) {
 		t.Errorf("left: %q", left)
 	}
-	if err := f.remove(record); !errors.Is(err, errReplaced) {
-		t.Errorf("without the mark: %v", err)
-	}
+	must(t, f.remove(record)) // nothing of the run is left
 	mark := func() { write(t, f.at(markFile), record.ID) }
 	must(t, os.Remove(f.at("objects/theirs.yaml")))
 	mark()
@@ -123,8 +121,19 @@ func TestFolder_Replaced(t *testing.T) {
 	}
 	must(t, os.Mkdir(record.Dir, 0o700))
 	must(t, folder(record.Dir).remove(record))
+	if !there(record.Dir) {
+		t.Error("the user's empty folder is gone")
+	}
+	record.Temporary = true
+	must(t, folder(record.Dir).remove(record))
 	if there(record.Dir) {
-		t.Error("the empty folder is there")
+		t.Error("the run's empty folder is there")
+	}
+	record.Marked = false // of an earlier version
+	write(t, filepath.Join(record.Dir, nodeFolder, "x"), "")
+	must(t, folder(record.Dir).remove(record))
+	if there(record.Dir) {
+		t.Error("the folder of an earlier version is there")
 	}
 }
 

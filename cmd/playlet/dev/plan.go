@@ -68,7 +68,7 @@ func prepare(ctx context.Context, o Options, p *progress.Progress) (*Plan, *Reco
 	if err != nil {
 		return nil, nil, err
 	}
-	r := &Record{ID: strings.ToLower(rand.Text()[:6])}
+	r := &Record{ID: strings.ToLower(rand.Text()[:6]), Marked: true}
 	plan.Name = r.Name()
 	if err := planFolder(o, plan, r); err != nil {
 		return nil, nil, err

@@ -26,6 +26,8 @@ type Record struct {
 	// Dir is the absolute path of the run's folder. Temporary means that all of it may be removed.
 	Dir       string `json:"dir"`
 	Temporary bool   `json:"temporary"`
+	// Marked means that the folder has a mark, which runs of earlier versions did not write.
+	Marked bool `json:"marked,omitempty"`
 	// Sample is the text that was written as the sample's manifest; empty when there were manifests already.
 	Sample string `json:"sample,omitempty"`
 	// Folders were made on the machine, parents before children; they are removed where they are empty.

@@ -12,7 +12,7 @@ import (
 )
 
 func goodRecord() *Record {
-	return &Record{ID: "abc234", Dir: "/tmp/playlet-dev-abc234", Temporary: true, AdminSocket: "/run/playlet/admin.sock",
+	return &Record{ID: "abc234", Dir: "/tmp/playlet-dev-abc234", Temporary: true, Marked: true, AdminSocket: "/run/playlet/admin.sock",
 		Folders: []string{"/run/playlet"}, Changes: network.Changes{Bridge: "playlet0", Subnet: "10.199.0.0/24",
 			Sysctls: map[string]string{"net/ipv4/ip_forward": "0"}}}
 }

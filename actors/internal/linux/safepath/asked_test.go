@@ -49,6 +49,17 @@ var asked = map[string]string{
 	"actors/volumes/persistent/lost.go filepath.EvalSymlinks":       own,
 	"actors/volumes/persistent/references.go filepath.EvalSymlinks": own,
 	"actors/volumes/persistent/references.go os.ReadFile":           "a file of /proc",
+	"actors/volumes/blockmap/loop.go filepath.Glob":                 "folders of /sys",
+	"actors/volumes/blockmap/loop.go os.ReadFile":                   "a file of /sys",
+	"actors/volumes/blockmap/loop.go filepath.EvalSymlinks":         own,
+	"actors/volumes/blockmap/loop.go os.OpenFile":                   "a device in /dev, or one in a folder of the agent",
+	"actors/volumes/blockmap/map.go os.ReadFile":                    "a file of /sys",
+	"actors/volumes/blockmap/map.go os.Stat":                        "a folder of /sys",
+	"actors/volumes/blockmap/map.go unix.Statx":                     "with AT_STATX_DONT_SYNC",
+	"actors/volumes/blockmap/map.go os.OpenFile":                    "O_PATH, of a device",
+	"actors/volumes/blockmap/users.go os.ReadDir":                   "a folder of /proc or /sys",
+	"actors/volumes/blockmap/users.go os.ReadFile":                  "a file of /proc or /sys",
+	"actors/volumes/csi/devices.go os.MkdirAll":                     own,
 }
 
 // Calls that may reach a server of others must be bounded, since a hung server may block only its own pod. The test reads the
