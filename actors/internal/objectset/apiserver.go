@@ -18,11 +18,11 @@ type reading struct {
 	version uint64 // of the board, when it changed last
 	err     error  // of the last reading, where that failed
 	// readers are the pods that named the object when it was read last. For another one an immutable object is unread: it is not
-	// followed, and may have been made anew since, with the same name (kubernetes/kubernetes#119733).
+	// followed, and may have been made again since, with the same name (kubernetes/kubernetes#119733).
 	readers map[types.UID]bool
 }
 
-// unreadFor reports whether the reading says nothing to this pod.
+// unreadFor reports whether the object has to be read for this pod.
 func (r *reading) unreadFor(pod types.UID) bool {
 	return !r.known || isImmutable(r.object) && !r.readers[pod]
 }

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// InCluster declares that there is an API server, whose RuntimeClasses static pods may name too. Call it before the board is
+// InCluster declares that there is an API server, and static pods may name its RuntimeClasses. Call it before the board is
 // shared.
 func (b *Board) InCluster() { b.cluster = true }
 

@@ -23,7 +23,8 @@ func FakeMountNFS(t testing.TB, m *nfs.Mounter, script string) (calls string) {
 	dir := t.TempDir()
 	calls = filepath.Join(dir, "calls")
 	m.Program, m.FileSystems = filepath.Join(dir, "mount.nfs"), []string{"tmpfs"}
-	must(t, os.WriteFile(m.Program, []byte("#!/bin/sh\necho \"$@\" >>"+calls+
+	must(t, os.WriteFile(m.Program, []byte( //nolint:gosec // a program has to be executable
+		"#!/bin/sh\necho \"$@\" >>"+calls+
 		"\nmounts() { mount -n -t tmpfs -o ${4:-rw} \"$1\" \"$2\"; }\n"+script+"\n"), 0o755))
 	return calls
 }

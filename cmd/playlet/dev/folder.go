@@ -173,8 +173,8 @@ func (f folder) remove(r *Record) error {
 	return os.Remove(string(f))
 }
 
-// open opens the folder if it has the mark of the run. It returns nil if there is no folder, or one with nothing of a run, because
-// the run was killed before it wrote the mark, or was undone before.
+// open opens the folder if it has the mark of the run. It returns nil if there is no folder, or one with nothing of a run,
+// because the run was killed before it wrote the mark, or was undone before.
 func (f folder) open(r *Record) (*os.Root, error) {
 	err := namespaces.OwnFolder(string(f))
 	if errors.Is(err, fs.ErrNotExist) {
