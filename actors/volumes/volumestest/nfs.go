@@ -25,7 +25,7 @@ func FakeMountNFS(t testing.TB, m *nfs.Mounter, script string) (calls string) {
 	m.Program, m.FileSystems = filepath.Join(dir, "mount.nfs"), []string{"tmpfs"}
 	must(t, os.WriteFile(m.Program, []byte( //nolint:gosec // a program has to be executable
 		"#!/bin/sh\necho \"$@\" >>"+calls+
-		"\nmounts() { mount -n -t tmpfs -o ${4:-rw} \"$1\" \"$2\"; }\n"+script+"\n"), 0o755))
+			"\nmounts() { mount -n -t tmpfs -o ${4:-rw} \"$1\" \"$2\"; }\n"+script+"\n"), 0o755))
 	return calls
 }
 
