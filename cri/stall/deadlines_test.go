@@ -26,6 +26,7 @@ var longDeadlines = map[string]string{
 	"actors/server/nodeapi/nodeapi.go longTimeout":     "of work whose length the client chose; pieces of an answer put it off",
 	"actors/shutdown/shutdown.go awaitLimit":           "a wait, which is repeated",
 	"actors/volumes/kinds/waiting.go OperationTimeout": "of an operation; progress puts it off",
+	"actors/volumes/nfs/mounter.go deadline":           "of a mount, whose repeat loses nothing",
 	"actors/volumes/persistence.go driversTimeout":     "a wait, which is repeated",
 	"cmd/playlet/agent/runonce.go onceLimit":           "of --runonce, after which the program ends",
 }
