@@ -145,11 +145,11 @@ func (c *cluster) claims(node *config.Node, log *slog.Logger) *resources.Claims 
 
 // usage returns the function that reads the usage of a pod's volumes from CSI drivers, and of nfs volumes and those of claims.
 func (c *cluster) usage(rootDir string) func(context.Context, *v1.Pod) (map[string]stats.VolumeUsage, error) {
-	var storage *persistent.Storage
-	if c != nil {
-		storage = c.storage
-	}
 	return func(ctx context.Context, pod *v1.Pod) (map[string]stats.VolumeUsage, error) {
+		var storage *persistent.Storage
+		if c != nil {
+			storage = c.storage // it is made after the collector of figures
+		}
 		all, err := storage.Usage(ctx, rootDir, pod)
 		out := map[string]stats.VolumeUsage{}
 		for name, u := range all {
