@@ -78,7 +78,8 @@ func (c *cluster) setPods(pods []*v1.Pod) {
 		}
 	}
 	for _, r := range c.opts.Board.Keep(namers) {
-		if f := c.followers[r]; f != nil && f.ended { // a read in progress counts for the new pods, too
+		if f := c.followers[r]; f != nil && f.hasRead { // a first read in progress counts for the new pods, too
+			f.cancel()
 			delete(c.followers, r)
 		}
 	}
@@ -96,11 +97,6 @@ func (c *cluster) follow(r objectset.Ref, pod types.UID) {
 	c.followers[r] = f
 	c.begin(func() {
 		defer cancel()
-		defer func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			f.ended = true
-		}()
 		f.run(ctx)
 	})
 }
@@ -137,6 +133,7 @@ func (c *cluster) put(f *follower, object any) {
 		return
 	}
 	f.clear()
+	f.hasRead = true
 	if c.opts.Board.Put(f.ref, object) {
 		c.wake()
 	}

@@ -307,8 +307,8 @@ func TestWhatNeverChangesIsNotWatched(t *testing.T) {
 	}
 }
 
-// An immutable object that was made anew under its name is read for the pods that name it since.
-func TestAnImmutableObjectThatIsMadeAnew(t *testing.T) {
+// If an immutable object is replaced by another of its name, each later pod causes a read.
+func TestImmutableObject_Replaced(t *testing.T) {
 	yes := true
 	fixed := func(value string) *v1.ConfigMap {
 		o := settings(value)

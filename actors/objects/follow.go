@@ -34,7 +34,7 @@ type follower struct {
 	cluster *cluster
 	ref     objectset.Ref
 	pod     types.UID
-	ended   bool // guarded by the cluster's lock
+	hasRead bool // it has published an answer; guarded by the cluster's lock
 	cancel  context.CancelFunc
 	// unwatch ends the watch alone, for an immutable object.
 	unwatch context.CancelFunc

@@ -8,7 +8,8 @@
 //
 // All Services with an address are followed, since environments list them. A ConfigMap or Secret is followed only if a pod
 // here names it: one read, then a reflector of that object, as a node may see no others. An immutable object is not followed,
-// but read again for each new pod that names it, since it may have been made anew under its name. The new pod waits for that.
+// but read again for each new pod that names it, since it may have been replaced by another of its name. The new pod waits for
+// that read.
 // After a restored backup, a reflector receives nothing until its resource version is reached again. The agent must be
 // restarted then, like a kubelet. Objects of the folder and of the API server are kept apart, and each pod reads from its own
 // set. Mounts, pulls and starts wait with a reason for objects that have not been read. RuntimeClasses name the handler of a

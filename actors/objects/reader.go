@@ -70,18 +70,18 @@ func (d *doubt) apply(set *objectset.Set, folder [2]uint64, first, unread bool) 
 	if d.seen == nil {
 		d.seen = map[objectset.Ref]bool{}
 	}
-	gone := maps.Clone(d.seen)
-	for k := range set.ConfigMaps {
-		ref := objectset.Ref{Kind: objectset.ConfigMap, Namespace: k.Namespace, Name: k.Name}
+	set.Gone = maps.Clone(d.seen)
+	see := func(kind objectset.Kind, k objectset.Key) {
+		ref := objectset.Ref{Kind: kind, Namespace: k.Namespace, Name: k.Name}
 		d.seen[ref] = true
-		delete(gone, ref)
+		delete(set.Gone, ref)
+	}
+	for k := range set.ConfigMaps {
+		see(objectset.ConfigMap, k)
 	}
 	for k := range set.Secrets {
-		ref := objectset.Ref{Kind: objectset.Secret, Namespace: k.Namespace, Name: k.Name}
-		d.seen[ref] = true
-		delete(gone, ref)
+		see(objectset.Secret, k)
 	}
-	set.Gone = gone
 }
 
 // entry is one file.

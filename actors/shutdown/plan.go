@@ -59,8 +59,8 @@ func members(groups []Group, i int, pods []board.Pod) []*v1.Pod {
 const finished, held = "finished", "held"
 
 // groupOf is the index of the pod's group. As with the kubelet, the spec's priority decides, 0 if there is none: a static pod is
-// critical for admission, and here an ordinary one, which keeps its grace period. Other than in a kubelet, the name of a system
-// class is enough: the pods that others need would end first (kubernetes/kubernetes#113940, #133442).
+// critical for admission, and here an ordinary one, which keeps its grace period. Unlike in a kubelet, the name of a system
+// class is enough: pods that others depend on would end first (kubernetes/kubernetes#113940, #133442).
 func groupOf(groups []Group, pod *v1.Pod) int {
 	priority := translate.Priority(pod)
 	of := 0

@@ -7,8 +7,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// driverReads schedules the reading of the drivers' limits of volumes on this node, for drivers whose limit changes (KEP-4876). A
-// changed limit is a change of drivers, which is sent to registration.
+// driverReads schedules reads of the limit of volumes on this node, for drivers with a changing limit (KEP-4876). A changed limit
+// is a change of drivers, which is sent to registration.
 type driverReads struct {
 	readAt  map[string]time.Time // when each limit was read last, by driver
 	reading map[string]bool      // drivers that are being asked
@@ -27,8 +27,8 @@ type (
 // limitTimeout is longer than a driver's time to answer.
 const limitTimeout = time.Minute
 
-// due returns the drivers whose limit has to be read now, and when the next one has to be (zero: never). periods are the
-// intervals by driver. The first interval begins when the driver is first seen, since a driver is asked when it registers.
+// due returns the drivers to read now, and the time of the next read (zero: never). periods are the intervals by driver. The
+// first interval begins when the driver is first seen, since a driver is asked when it registers.
 func (l *driverReads) due(periods map[string]time.Duration, now time.Time) (drivers []string, next time.Time) {
 	for name := range l.readAt {
 		if periods[name] == 0 {

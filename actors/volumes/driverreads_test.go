@@ -28,6 +28,6 @@ func TestDriverReads_Due(t *testing.T) {
 	check(71*time.Second, nil, 80*time.Second)
 	delete(periods, "a")
 	check(90*time.Second, nil, 130*time.Second)
-	periods["a"] = 10 * time.Second // begins anew
+	periods["a"] = 10 * time.Second // begins again
 	check(91*time.Second, nil, 101*time.Second)
 }

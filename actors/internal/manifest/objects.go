@@ -55,10 +55,7 @@ func LoadObjects(path string, data []byte) (out Objects, problems []Problem) {
 			out.RuntimeClasses = append(out.RuntimeClasses, good.RuntimeClasses...)
 		}
 	}
-	if more := len(problems) - maxFileProblems; more > 0 {
-		problems = append(problems[:maxFileProblems], notListed(problems[maxFileProblems], more))
-	}
-	return out, problems
+	return out, limited(problems)
 }
 
 func loadObject(path string, c chunk) (Objects, []Problem) {

@@ -48,7 +48,15 @@ const (
 	maxDocuments    = 20_000
 )
 
-// notListed returns the problem that stands for a number of others, of which p is the first.
+// limited returns the first problems of a file, and one that counts the others.
+func limited(all []Problem) []Problem {
+	if len(all) <= maxFileProblems {
+		return all
+	}
+	return append(all[:maxFileProblems], notListed(all[maxFileProblems], len(all)-maxFileProblems))
+}
+
+// notListed returns the problem that replaces a number of others. p is the first of them.
 func notListed(p Problem, more int) Problem {
 	return Problem{Path: p.Path, Line: p.Line, Warning: p.Warning,
 		Message: fmt.Sprintf("further problems from here on are not listed: %d", more)}

@@ -16,7 +16,7 @@ type chunk struct {
 	data []byte
 }
 
-// documentsOf returns the documents of a file, or the problem for which none is read.
+// documentsOf returns the documents of a file, or the reason that the file is refused.
 func documentsOf(path string, data []byte) ([]chunk, []Problem) {
 	if problems := refuse(path, data, 0); problems != nil {
 		return nil, problems
@@ -28,8 +28,8 @@ func documentsOf(path string, data []byte) ([]chunk, []Problem) {
 	return chunks, nil
 }
 
-// split returns the documents of a file, and stops after the most. JSON values may follow each other without a separator. In
-// YAML, a line that begins with --- or ... in its first column is a mark anywhere (YAML 1.2, 9.1.2).
+// split returns the first documents of a file, at most the given number. JSON values may follow each other without a separator.
+// In YAML, a line that begins with --- or ... in its first column is a mark anywhere (YAML 1.2, 9.1.2).
 func split(data []byte, most int) []chunk {
 	data = unmarked(data)
 	if chunks, ok := splitJSON(data, most); ok {

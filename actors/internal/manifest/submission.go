@@ -46,10 +46,7 @@ func LoadSubmission(path string, data []byte, opts Options) (s Submission, probl
 			problems = append(problems, one.Problems...)
 		}
 	}
-	if more := len(problems) - maxFileProblems; more > 0 {
-		problems = append(problems[:maxFileProblems], notListed(problems[maxFileProblems], more))
-	}
-	return s, problems
+	return s, limited(problems)
 }
 
 // isObject reports whether a document is a ConfigMap or a Secret. Its faults must not quote it.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 // Device identifies a block device until the machine is restarted.
@@ -115,7 +116,7 @@ func Map(folder *safepath.Root, name, source string) error {
 	return hold(folder, name, device)
 }
 
-// Unmap undoes Map, also that of a kubelet. A missing map is no error. A map that is open stays, with an error that wraps
+// Unmap undoes a map of this agent or of a kubelet. A missing map is no error. A map that is open stays, with an error that wraps
 // unix.EBUSY.
 func Unmap(folder *safepath.Root, name string) error {
 	path := filepath.Join(folder.Path(), name)
@@ -125,7 +126,7 @@ func Unmap(folder *safepath.Root, name string) error {
 	for {
 		is, err := folder.IsMountPoint(name)
 		if err != nil || !is {
-			return errors.Join(ignoreAbsent(err), Drop(folder, name))
+			return errors.Join(kinds.IgnoreAbsent(err), Drop(folder, name))
 		}
 		if err := folder.Unmount(name); err != nil {
 			return err
@@ -138,18 +139,11 @@ func Unmap(folder *safepath.Root, name string) error {
 func Drop(folder *safepath.Root, name string) error {
 	is, err := folder.IsMountPoint(name)
 	if err != nil {
-		return ignoreAbsent(err)
+		return kinds.IgnoreAbsent(err)
 	}
 	info, err := folder.Lstat(name)
 	if err != nil || is || info.Mode().Type() != fs.ModeDevice {
-		return errors.Join(ignoreAbsent(err), folder.RemoveEmpty(name))
+		return errors.Join(kinds.IgnoreAbsent(err), folder.RemoveEmpty(name))
 	}
-	return ignoreAbsent(folder.Unlink(name))
-}
-
-func ignoreAbsent(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return kinds.IgnoreAbsent(folder.Unlink(name))
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 // Users lists the users of a device: file systems on it, devices over it (a volume group, a loop device), and processes that
@@ -34,7 +35,7 @@ func (d Device) Users(ctx context.Context, owner safepath.Owner) (users []string
 		return nil, err
 	}
 	holders, err := os.ReadDir(d.sys("holders"))
-	if ignoreAbsent(err) != nil {
+	if kinds.IgnoreAbsent(err) != nil {
 		return nil, err
 	}
 	for _, h := range holders {

@@ -14,34 +14,34 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/nfs"
 )
 
-// served is a folder of an NFS server. It is not given to the pod's fsGroup, like in the kubelet: its owners are the server's.
+// nfsVolume is a folder of an NFS server. It is not given to the pod's fsGroup, like in the kubelet: its owners are the server's.
 // Nothing is ever removed in it: it is unmounted, and its place removed if that is empty.
-type served struct{}
+type nfsVolume struct{}
 
 // Name implements Plugin.
-func (served) Name() string { return nfs.PluginName }
+func (nfsVolume) Name() string { return nfs.PluginName }
 
 // Handles implements Plugin.
-func (served) Handles(v *v1.Volume) bool { return v.NFS != nil }
+func (nfsVolume) Handles(v *v1.Volume) bool { return v.NFS != nil }
 
 // Mount implements Plugin.
-func (served) Mount(ctx context.Context, p Folder, v *v1.Volume) (string, error) {
+func (nfsVolume) Mount(ctx context.Context, p Folder, v *v1.Volume) (string, error) {
 	return MountNFS(ctx, p, v.Name, nfs.Inline(v.NFS))
 }
 
 // Mounted implements Plugin. It asks no server.
-func (s served) Mounted(p Folder, v *v1.Volume) bool {
+func (s nfsVolume) Mounted(p Folder, v *v1.Volume) bool {
 	is, err := p.IsMountPoint(s.MountsAt(v.Name))
 	return err == nil && is
 }
 
 // InMemory implements Plugin.
-func (served) InMemory(Folder, string) bool { return false }
+func (nfsVolume) InMemory(Folder, string) bool { return false }
 
 // MountsAt implements Mounter.
-func (served) MountsAt(volume string) string { return NFSFolder(volume) }
+func (nfsVolume) MountsAt(volume string) string { return NFSFolder(volume) }
 
-// NFSFolder returns the place of a volume in the pod's folder. The name is the pod's, or that of the PersistentVolume.
+// NFSFolder returns the place of a volume in the pod's folder, by the name in the pod's spec or of the PersistentVolume.
 func NFSFolder(name string) string { return VolumeFolder(nfs.PluginName, name) }
 
 // MountNFS mounts a source on the place of a volume, unless it is mounted, and returns the path. It asks no server about a
@@ -99,7 +99,7 @@ func mountOn(p Folder, folder string) (on *mountinfo.Info, err error) {
 // Unmount undoes all mounts on the volume's place, and removes the place. A mount in use is detached if its server does not
 // answer. If the server hangs while the kernel writes back the last data, the mount is gone, and the kernel keeps the data until
 // the server answers: the pod's end goes on after unmountTimeout.
-func (s served) Unmount(ctx context.Context, p Folder, volume string) error {
+func (s nfsVolume) Unmount(ctx context.Context, p Folder, volume string) error {
 	folder := s.MountsAt(volume)
 	for {
 		is, err := p.IsMountPoint(folder)
@@ -109,7 +109,7 @@ func (s served) Unmount(ctx context.Context, p Folder, volume string) error {
 		if err != nil {
 			return IgnoreAbsent(err)
 		}
-		if err = unmountServed(ctx, p, folder); err == nil {
+		if err = unmountNFS(ctx, p, folder); err == nil {
 			continue
 		}
 		if still, lookErr := p.IsMountPoint(folder); still || lookErr != nil {
@@ -120,7 +120,7 @@ func (s served) Unmount(ctx context.Context, p Folder, volume string) error {
 	}
 }
 
-func unmountServed(ctx context.Context, p Folder, folder string) error {
+func unmountNFS(ctx context.Context, p Folder, folder string) error {
 	short, cancel := context.WithTimeout(ctx, unmountTimeout)
 	defer cancel()
 	err := p.UnmountApart(short, folder, false)

@@ -86,7 +86,7 @@ func All() []Plugin {
 		content{"kubernetes.io/secret", true},
 		content{"kubernetes.io/downward-api", true},
 		content{"kubernetes.io/projected", true},
-		served{},
+		nfsVolume{},
 	}
 }
 

@@ -35,8 +35,8 @@ func (d *driverObjects) spec(name string) (spec storagev1.CSIDriverSpec, known b
 	return d.specs[name], d.listed
 }
 
-// LimitPeriods returns the drivers on this node whose limit of volumes changes, with the interval at which it has to be read
-// again (nodeAllocatableUpdatePeriodSeconds, KEP-4876).
+// LimitPeriods returns the intervals at which drivers on this node have to be asked for their limit of volumes, by driver
+// (nodeAllocatableUpdatePeriodSeconds, KEP-4876). Other drivers have a fixed limit.
 func (s *Storage) LimitPeriods() map[string]time.Duration {
 	out := map[string]time.Duration{}
 	drivers, _, _ := s.Drivers.All()

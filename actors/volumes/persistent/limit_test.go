@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// changing returns a CSIDriver whose limit of volumes has to be read at an interval in seconds; 0: never.
+// changing returns a CSIDriver with an interval, in seconds, for reading its limit of volumes; 0: none.
 func changing(every int64) *storagev1.CSIDriver {
 	d := attachRequired(true)
 	if every > 0 {

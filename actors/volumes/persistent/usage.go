@@ -81,7 +81,7 @@ func (s *Storage) usage(
 	return u, err == nil, err
 }
 
-// usageAt returns the usage of a mounted file system, whose server may not answer.
+// usageAt returns the usage of a mounted file system. Its server may not answer.
 func usageAt(ctx context.Context, pod *v1.Pod, volume, at string) (csi.Usage, error) {
 	owner := safepath.Owner{Namespace: pod.Namespace, Pod: string(pod.UID)}
 	st, err := safepath.Bounded(ctx, owner, volume, "statfs "+at, func() (st unix.Statfs_t, err error) {

@@ -143,7 +143,7 @@ func (c *cluster) claims(node *config.Node, log *slog.Logger) *resources.Claims 
 	})
 }
 
-// usage returns the function that reads the usage of a pod's volumes from CSI drivers, and of nfs volumes and those of claims.
+// usage returns the function that reads the usage of a pod's volumes: of CSI drivers, of nfs, and of claims.
 func (c *cluster) usage(rootDir string) func(context.Context, *v1.Pod) (map[string]stats.VolumeUsage, error) {
 	return func(ctx context.Context, pod *v1.Pod) (map[string]stats.VolumeUsage, error) {
 		var storage *persistent.Storage

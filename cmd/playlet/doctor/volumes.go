@@ -6,12 +6,10 @@ import (
 	"slices"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/actors/volumes/leftover"
 	"github.com/playlet-dev/playlet/actors/volumes/nfs"
 )
-
-// nfsFolder is the folder of a pod's nfs volumes.
-const nfsFolder = "kubernetes.io~nfs"
 
 // checkVolumes names the folders of volumes and pods that the agent would keep because it cannot undo them, and those that a
 // running agent keeps. Only the agent knows which folders are of pods that are over. It names the program that nfs volumes
@@ -32,7 +30,8 @@ func checkVolumes(ctx context.Context, m *Machine) []Finding {
 	if err != nil {
 		found = append(found, skip("%v", err)...)
 	}
-	if pods, err := filepath.Glob(filepath.Join(m.Node.RootDir, "pods/*/volumes/"+nfsFolder+"/*")); err == nil && len(pods) > 0 {
+	ofPods := filepath.Join(m.Node.RootDir, kinds.PodsFolder, "*", kinds.NFSFolder("*"))
+	if pods, err := filepath.Glob(ofPods); err == nil && len(pods) > 0 {
 		if _, err := nfs.Find(); err != nil {
 			found = append(found, warn("install the package", "%v", err)...)
 		}
