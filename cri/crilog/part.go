@@ -145,6 +145,9 @@ func (p *part) count(ctx context.Context) (n int64, err error) {
 // open opens the next file to read. It skips an unreadable rotated file.
 func (c *cursor) open(f *part) error {
 	err := f.open(c.dir)
+	if err == nil && !c.follows && !f.packed {
+		f.content = io.LimitReader(f.readable, f.info.Size())
+	}
 	if err == nil || f.stamp == "" || !unreadable(err) {
 		return err
 	}

@@ -35,7 +35,9 @@ const (
 	settle = time.Second
 )
 
-// Read writes the content of a log including its rotated files, in order. It only opens regular files. It skips a rotated file
+// Read writes the content of a log including its rotated files, in order. A log that is not followed ends where it ended when it
+// was opened, so that Tail is exact, and so that a container that writes faster than out does not keep the reader for ever
+// (kubernetes/kubernetes#72628). It only opens regular files. It skips a rotated file
 // that is damaged or was removed in the meantime. It returns at the end of the log, when ctx ends, or when out fails, with that
 // error.
 func Read(ctx context.Context, dir Dir, base string, o Options, out io.Writer) (err error) {
@@ -49,7 +51,8 @@ func Read(ctx context.Context, dir Dir, base string, o Options, out io.Writer) (
 		return errors.Join(err, files.close())
 	}
 	p := newPrinter(o, out)
-	c := &cursor{dir: dir, base: base, files: files, skip: skip, print: p, last: newest, tell: o.PassedOver, settled: o.settled}
+	c := &cursor{dir: dir, base: base, files: files, skip: skip, print: p, last: newest, tell: o.PassedOver, settled: o.settled,
+		follows: o.Live != nil}
 	if c.settled == nil {
 		c.settled = func(ctx context.Context, since time.Time) { c.rest(ctx, min(settle, time.Until(since.Add(settle)))) }
 	}
@@ -75,6 +78,7 @@ type cursor struct {
 	watch   *watch
 	tell    func(name string, why error) // called for skipped files; may be nil
 	settled func(ctx context.Context, since time.Time)
+	follows bool   // otherwise files are read up to the size that they had when they were opened
 	last    string // stamp of the newest rotated file that was read or is older than all files to read
 }
 
@@ -88,10 +92,10 @@ func (c *cursor) run(ctx context.Context, o Options) error {
 			return err
 		}
 		var err error
-		switch follows := o.Live != nil; {
-		case follows && len(c.files) == 1:
+		switch {
+		case c.follows && len(c.files) == 1:
 			err = c.follow(ctx, f, o.Live)
-		case follows && len(c.files) == 2 && f.readable != nil: // it may have been rotated just now
+		case c.follows && len(c.files) == 2 && f.readable != nil: // it may have been rotated just now
 			err = c.finish(ctx, f, f.changed())
 		}
 		if err != nil {

@@ -239,3 +239,37 @@ func TestCompress_ReportsProgress(t *testing.T) {
 	}
 	f.must(ctx.Err())
 }
+
+// writingReader writes another line to the log for each part that it reads, as a container beside a slow client.
+type writingReader struct {
+	f     *folder
+	out   bytes.Buffer
+	lines int
+}
+
+func (w *writingReader) Write(p []byte) (int, error) {
+	if w.lines++; w.lines > 5 {
+		return 0, errors.New("the log does not end")
+	}
+	w.f.write(1)
+	return w.out.Write(p)
+}
+
+// A log that is not followed ends, and has no more lines than requested, however fast the container writes.
+func TestRead_OfABusyContainer(t *testing.T) {
+	for name, c := range map[string]struct {
+		tail *int64
+		want string
+	}{"all": {nil, numbers(1, 20)}, "tail": {p(3), numbers(18, 20)}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFolder(t)
+			f.write(10)
+			f.rotate(noon, 5, func() {})
+			f.write(10)
+			w := &writingReader{f: f}
+			if err := Read(t.Context(), f.dir, "0.log", Options{Tail: c.tail}, w); err != nil || w.out.String() != c.want {
+				t.Errorf("got %q (%v), want %q", w.out.String(), err, c.want)
+			}
+		})
+	}
+}
