@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/eviction/memwatch"
+	"github.com/playlet-dev/playlet/actors/internal/linux/meminfo"
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
 )
 
@@ -147,19 +148,15 @@ func noteInodes(m *Measurement, s Signal, r Reading, err error) {
 // kubelet's measure, not the kernel's MemAvailable. Huge pages do not count: the kernel keeps them for their own users, and no
 // working set includes them (kubernetes/kubernetes#137984).
 func (p Places) memory() (Reading, error) {
-	info, err := fields(filepath.Join(p.Proc, "meminfo"))
+	machine, err := meminfo.Read(p.Proc)
 	if err != nil {
 		return Reading{}, err
-	}
-	total := info["MemTotal:"] << 10
-	if total <= 0 {
-		return Reading{}, errors.New("/proc/meminfo does not tell the machine's memory")
 	}
 	used, err := p.workingSet()
 	if err != nil {
 		return Reading{}, err
 	}
-	return Reading{max(total-used-info["Hugetlb:"]<<10, 0), total}, nil
+	return Reading{max(machine.Total-used-machine.HugePages, 0), machine.Total}, nil
 }
 
 // workingSet returns the root cgroup's working set. On version 2 the root counts only its own pages.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
+	"github.com/playlet-dev/playlet/actors/internal/linux/meminfo"
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
 )
 
@@ -112,8 +113,9 @@ func (p Places) files() (Machine, error) {
 		Kernel:  firstOf(filepath.Join(p.Proc, "sys/kernel/osrelease")),
 		OSImage: p.osImage(),
 	}
-	var memErr, pagesErr error
-	m.Memory, m.Swap, memErr = p.memory()
+	memory, memErr := meminfo.Read(p.Proc)
+	m.Memory, m.Swap = memory.Total, memory.Swap
+	var pagesErr error
 	if m.HugePages, pagesErr = p.hugePages(); pagesErr != nil {
 		m.HugePages = nil
 	}
@@ -147,28 +149,6 @@ func (p Places) osImage() string {
 		}
 	}
 	return "Linux"
-}
-
-func (p Places) memory() (total, swap int64, err error) {
-	text, err := os.ReadFile(filepath.Join(p.Proc, "meminfo"))
-	if err != nil {
-		return 0, 0, fmt.Errorf("the machine's memory: %w", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		key, value, _ := strings.Cut(line, ":")
-		kilobytes, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
-		switch {
-		case err != nil:
-		case key == "MemTotal":
-			total = kilobytes << 10
-		case key == "SwapTotal":
-			swap = kilobytes << 10
-		}
-	}
-	if total == 0 {
-		return 0, 0, errors.New("the machine's memory: /proc/meminfo has no MemTotal")
-	}
-	return total, swap, nil
 }
 
 func (p Places) hugePages() (map[int64]int64, error) {

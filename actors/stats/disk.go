@@ -175,20 +175,5 @@ func processes() (running, most int64, err error) {
 	return running, most, nil
 }
 
-// hugePages returns the bytes that the kernel keeps in huge pages, also in free ones; 0 if it does not report them.
-func hugePages() uint64 {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "Hugetlb:"); ok {
-			kilobytes, _ := strconv.ParseUint(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
-			return kilobytes << 10
-		}
-	}
-	return 0
-}
-
 // values returns a map's values, sorted.
 func values(m map[string]string) []string { return slices.Sorted(maps.Values(m)) }

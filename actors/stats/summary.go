@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/playlet-dev/playlet/actors/internal/linux/meminfo"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 )
@@ -55,9 +56,10 @@ func (c *Collector) PodStats(ctx context.Context, urgent map[types.UID]bool, sho
 }
 
 func (c *Collector) nodeStats(f *figures, all bool) api.NodeStats {
+	machine, _ := meminfo.Read("/proc") // a failure is reported where capacity is read: registration and eviction
 	out := api.NodeStats{
 		NodeName: c.opts.NodeName, StartTime: metav1.NewTime(c.booted), CPU: cpu(f.node),
-		Memory: memoryOfNode(f.node, hugePages()),
+		Memory: memoryOfNode(f.node, machine.HugePages),
 		Swap:   swap(f.node),
 	}
 	names := map[string]string{api.SystemContainerPods: c.opts.Kubepods()}
@@ -229,10 +231,10 @@ func memory(g *cgroupstats.Cgroup) *api.MemoryStats {
 
 // memoryOfNode returns the node's memory. The bytes in huge pages are available to their own users alone
 // (kubernetes/kubernetes#137984).
-func memoryOfNode(g *cgroupstats.Cgroup, huge uint64) *api.MemoryStats {
+func memoryOfNode(g *cgroupstats.Cgroup, huge int64) *api.MemoryStats {
 	out := memory(g)
 	if out != nil && out.AvailableBytes != nil {
-		out.AvailableBytes = left(*out.AvailableBytes, huge)
+		out.AvailableBytes = left(*out.AvailableBytes, uint64(huge)) //nolint:gosec // a size
 	}
 	return out
 }
