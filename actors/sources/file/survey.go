@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/playlet-dev/playlet/actors/internal/dirwatch"
+	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -85,7 +84,7 @@ func (r *reader) survey(now time.Time, c dirwatch.Changes) {
 			break
 		}
 	}
-	device := deviceAt(r.opts.Path)
+	device := base.DeviceAt(r.opts.Path)
 	r.away = nil
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && r.isAway(device) && !r.isRemoved():
@@ -98,18 +97,9 @@ func (r *reader) survey(now time.Time, c dirwatch.Changes) {
 		r.unreadable(err, now)
 	default:
 		r.present(found, device, now, c)
-		r.folder = deviceAt(filepath.Dir(r.opts.Path))
+		r.folder = base.DeviceAt(filepath.Dir(r.opts.Path))
 	}
 	r.surveyed = true
-}
-
-// deviceAt returns the device of a file or, if that does not exist, of the nearest folder above it; 0 if it is unknown.
-func deviceAt(path string) uint64 {
-	var st unix.Stat_t
-	for errors.Is(unix.Stat(path, &st), unix.ENOENT) && path != "/" {
-		path = filepath.Dir(path)
-	}
-	return st.Dev
 }
 
 func isLink(path string) bool {
@@ -149,7 +139,7 @@ func (m *entry) isAway(device uint64) bool {
 // such name. A mount above it would have taken the folder away, too.
 func (r *reader) isRemoved() bool {
 	_, err := os.Lstat(r.opts.Path)
-	return errors.Is(err, fs.ErrNotExist) && r.folder != 0 && r.folder == deviceAt(filepath.Dir(r.opts.Path))
+	return errors.Is(err, fs.ErrNotExist) && r.folder != 0 && r.folder == base.DeviceAt(filepath.Dir(r.opts.Path))
 }
 
 // errNotMounted is the problem of a path that was on another device, so that no pod ends.

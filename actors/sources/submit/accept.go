@@ -206,10 +206,7 @@ func (j *journal) withdraw(m messages.WithdrawPod) any {
 	if err := j.load(); err != nil {
 		return j.refusal(err)
 	}
-	r := j.find(m.Namespace, m.Name)
-	if m.Exact {
-		r = j.records[key{m.Namespace, m.Name}]
-	}
+	r := j.find(m.Namespace, m.Name, m.Exact)
 	if r == nil {
 		if pod := j.ending(m.Namespace, m.Name); pod != nil && m.Grace != nil {
 			if !m.DryRun {
@@ -220,6 +217,9 @@ func (j *journal) withdraw(m messages.WithdrawPod) any {
 				UID: string(pod.UID), Change: messages.PodHurried}}
 		}
 		if answer := j.withdrawSpared(m); answer != nil {
+			return answer
+		}
+		if answer := j.withdrawDamaged(m); answer != nil {
 			return answer
 		}
 		return j.unknown(m.Namespace, m.Name)
@@ -255,15 +255,22 @@ func (j *journal) ending(namespace, name string) *v1.Pod {
 	return nil
 }
 
-func (j *journal) find(namespace, name string) *record {
-	if r := j.records[key{namespace, name}]; r != nil {
-		return r
+func (j *journal) find(namespace, name string, exact bool) *record {
+	for _, k := range j.keys(namespace, name, exact) {
+		if r := j.records[k]; r != nil {
+			return r
+		}
 	}
-	short, ok := strings.CutSuffix(name, manifest.StaticName("", j.opts.Node.NodeName))
-	if !ok {
-		return nil
+	return nil
+}
+
+// keys returns the possible keys of a record by the manifest's name or, unless exact is set, the pod's.
+func (j *journal) keys(namespace, name string, exact bool) []key {
+	out := []key{{namespace, name}}
+	if short, is := strings.CutSuffix(name, manifest.StaticName("", j.opts.Node.NodeName)); is && !exact {
+		out = append(out, key{namespace, short})
 	}
-	return j.records[key{namespace, short}]
+	return out
 }
 
 // origin returns the place that another source's pod comes from, and how to end the pod there.
@@ -305,7 +312,7 @@ func (j *journal) list(m messages.GetSubmissions) any {
 	}
 	records := j.state().records
 	if m.Name != "" {
-		r := j.find(m.Namespace, m.Name)
+		r := j.find(m.Namespace, m.Name, false)
 		if r == nil {
 			return j.unknown(m.Namespace, m.Name)
 		}

@@ -165,6 +165,8 @@ func TestDeparted_OnAFullDisk(t *testing.T) {
 		t.Skipf("a full disk is shown on a small tmpfs; mounting needs root: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(r.opts.Dir, unix.MNT_DETACH) })
+	must(t, newJournal(r.opts).mark())
+	r.start()
 	r.submit(yaml("web", "one"))
 	web := r.uidOf("web")
 	if err := os.WriteFile(filepath.Join(r.opts.Dir, ".filler"), make([]byte, 64<<10), 0o600); !errors.Is(err, unix.ENOSPC) {

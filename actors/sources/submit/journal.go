@@ -35,6 +35,7 @@ type journal struct {
 	lost     bool                       // records of running pods may be missing; see lost.go
 	marked   bool                       // the marker is on disk
 	away     bool                       // the journal on disk is gone, and memory has it
+	device   uint64                     // of the folder when memory and disk last agreed; 0: unknown
 }
 
 // state is the journal at one time. Immutable.
@@ -92,6 +93,9 @@ func (j *journal) load() error {
 	if j.loaded {
 		return nil
 	}
+	if j.isUnmounted() {
+		return j.keepInMemory(keptUnmounted)
+	}
 	if err := atomicfile.MakeDir(j.opts.Dir); err != nil && !errors.Is(err, atomicfile.ErrNoSpace) {
 		return err // on a full disk without a journal, nothing was accepted
 	}
@@ -109,12 +113,10 @@ func (j *journal) load() error {
 		return err
 	}
 	if mark.Lost && !marked && j.marked && len(j.records) > 0 {
-		j.report(messages.ManifestProblem{Path: j.opts.Dir, Message: keptInMemory, KeptLast: true})
-		j.loaded, j.away = true, true
-		j.version++
-		return nil
+		return j.keepInMemory(keptInMemory)
 	}
-	j.returned()
+	device := base.DeviceAt(j.opts.Dir)
+	other := j.device != 0 && (j.device != device || j.away) // it may be older
 	records := map[key]*record{}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), suffix) {
@@ -152,12 +154,13 @@ func (j *journal) load() error {
 	if err != nil {
 		return err
 	}
-	if j.lost && !mark.Lost {
+	if j.lost && !mark.Lost || other {
 		if err := j.merge(records); err != nil {
 			return err
 		}
 	}
-	j.records, j.loaded, j.lost = records, true, mark.Lost
+	j.returned()
+	j.records, j.loaded, j.lost, j.device = records, true, mark.Lost, device
 	if j.marked = marked; !marked {
 		_ = j.mark() // the next check retries a failure
 	}
@@ -251,8 +254,8 @@ func (j *journal) salvage(path string, damage error) *record {
 }
 
 // mended removes the problem of a record that is intact on disk again, or absent.
-func (j *journal) mended(r *record) {
-	path := r.key().file(j.opts.Dir)
+func (j *journal) mended(k key) {
+	path := k.file(j.opts.Dir)
 	_ = os.Remove(path + atomicfile.AsideSuffix) // a failure is reported at the next start
 	j.problems = slices.DeleteFunc(slices.Clone(j.problems), func(p messages.ManifestProblem) bool { return p.Path == path })
 }
@@ -272,14 +275,17 @@ func (j *journal) put(r *record) error {
 	}
 	j.records[r.key()] = r
 	delete(j.graces, string(r.Pod.UID))
-	j.mended(r)
+	j.mended(r.key())
 	j.version++
 	return nil
 }
 
 // remove removes r from the disk, then from memory.
 func (j *journal) remove(r *record) error {
-	err := errors.Join(j.rewrite(), j.depart(r, nil))
+	err := j.rewrite()
+	if err == nil || errors.Is(err, atomicfile.ErrNoSpace) {
+		err = errors.Join(err, j.depart(r, nil))
+	}
 	if err != nil && !errors.Is(err, atomicfile.ErrNoSpace) { // the removal makes room
 		return j.reloadAfter(err)
 	}
@@ -290,7 +296,7 @@ func (j *journal) remove(r *record) error {
 		_ = j.saveDeparted() // the next check retries a failure
 	}
 	delete(j.records, r.key())
-	j.mended(r)
+	j.mended(r.key())
 	j.version++
 	return nil
 }
@@ -307,6 +313,9 @@ func (j *journal) refusal(err error) messages.SubmissionRefused {
 	if errors.Is(err, atomicfile.ErrNoSpace) {
 		return messages.SubmissionRefused{Why: messages.RefusedNoSpace, Message: fmt.Sprintf(
 			"the disk of %s is full; nothing that was accepted before is lost: make room there and send it again", j.opts.Dir)}
+	}
+	if errors.Is(err, errUnmounted) {
+		return messages.SubmissionRefused{Why: messages.RefusedFailure, Message: j.opts.Dir + ": " + keptUnmounted}
 	}
 	return messages.SubmissionRefused{Why: messages.RefusedFailure, Message: fmt.Sprintf(
 		"the journal of submissions in %s fails, so that it is not known what it keeps; send it again when that is mended: %v",

@@ -2,8 +2,11 @@ package submit
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/messages"
@@ -148,4 +151,111 @@ func TestLost_EarlierVersion(t *testing.T) {
 	must(t, os.Remove(r.opts.Dir+"/journal"))
 	r.start()
 	r.isLost(false, "default/web-node-1=one")
+}
+
+// A journal whose file system is unmounted while the agent runs stays in force. Nothing is accepted that would be hidden once it
+// is mounted again. Another journal that is mounted there gets the submissions that it lacks.
+func TestLost_Unmounted(t *testing.T) {
+	for name, path := range map[string]string{"the mount point": "", "a folder in it": "submissions"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			mount := func(source string) (place string) {
+				place = t.TempDir()
+				flags, kind := uintptr(unix.MS_BIND), ""
+				if source == "" {
+					source, flags, kind = "journal", 0, "tmpfs"
+				}
+				if err := unix.Mount(source, place, kind, flags, ""); err != nil {
+					t.Skip(err)
+				}
+				t.Cleanup(func() { _ = unix.Unmount(place, unix.MNT_DETACH) })
+				return place
+			}
+			at := mount("")
+			r.opts.Dir = filepath.Join(at, path)
+			must(t, os.MkdirAll(r.opts.Dir, 0o700))
+			must(t, newJournal(r.opts).mark())
+			r.start()
+			r.submit(yaml("web", "one"))
+			older := mount("")
+			must(t, os.CopyFS(older, os.DirFS(at)))
+			r.submit(yaml("db", "one"))
+			same := mount(at)
+			must(t, unix.Unmount(at, unix.MNT_DETACH))
+			both := "default/db-node-1=one default/web-node-1=one"
+			refused := func() {
+				t.Helper()
+				r.says(r.submit(yaml("log", "one")), "failure")
+				r.says(said(r.ask(messages.WithdrawPod{Namespace: "default", Name: "db"})), "failure")
+				if m := r.isLost(false, both); len(m.Problems) != 1 || m.Problems[0].Path != r.opts.Dir || !m.Problems[0].KeptLast {
+					t.Errorf("problems %+v, want one of %s", m.Problems, r.opts.Dir)
+				}
+				if left, err := os.ReadDir(at); err != nil || len(left) > 0 {
+					t.Errorf("the plain folder has %v (%v), want nothing", left, err)
+				}
+			}
+			refused()
+			r.restart()
+			refused()
+			must(t, unix.Mount(same, at, "", unix.MS_BIND, ""))
+			r.says(r.submit(yaml("log", "one")), "default/log-node-1 created")
+			all := "default/db-node-1=one default/log-node-1=one default/web-node-1=one"
+			if m := r.isLost(false, all); len(m.Problems) > 0 {
+				t.Errorf("problems %+v, want none", m.Problems)
+			}
+			must(t, unix.Unmount(at, unix.MNT_DETACH))
+			must(t, unix.Mount(older, at, "", unix.MS_BIND, ""))
+			r.says(r.submit(yaml("new", "one")), "default/new-node-1 created")
+			for range 2 {
+				r.isLost(false, "default/db-node-1=one default/log-node-1=one default/new-node-1=one default/web-node-1=one")
+				r.start()
+			}
+		})
+	}
+}
+
+// The withdrawal of a pod with a damaged record removes the record, the one that was kept aside, and the problem.
+func TestWithdraw_DamagedRecord(t *testing.T) {
+	for name, c := range map[string]struct {
+		text    string
+		running bool
+	}{
+		"kept aside, running": {"half", true}, "kept aside, ended": {"half", false}, "of another pod, ended": {"", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.submit(yaml("web", "one"), yaml("db", "one"))
+			web := board.Spared{UID: r.uidOf("web"), Name: "default/web-node-1", Source: messages.Submit}
+			path := key{"default", "web"}.file(r.opts.Dir)
+			text := []byte(c.text)
+			if c.text == "" {
+				var err error
+				text, err = os.ReadFile(key{"default", "db"}.file(r.opts.Dir))
+				must(t, err)
+			}
+			must(t, os.WriteFile(path, text, 0o600))
+			r.start()
+			var gone []string
+			if c.running {
+				r.check(web)
+				gone = []string{web.UID}
+			}
+			withdraw := messages.WithdrawPod{Namespace: "default", Name: "web-node-1", DryRun: true}
+			r.says(said(r.ask(withdraw)), "default/web-node-1 deleted")
+			if m := r.gone("default/db-node-1=one"); len(m.Problems) != 1 || !slices.Equal(m.Unread, []string{path}) {
+				t.Errorf("problems %+v, unread %v, want one of %s", m.Problems, m.Unread, path)
+			}
+			withdraw.DryRun = false
+			r.says(said(r.ask(withdraw)), "default/web-node-1 deleted")
+			for range 2 {
+				if m := r.gone("default/db-node-1=one", gone...); len(m.Problems)+len(m.Unread) > 0 {
+					t.Errorf("problems %+v, unread %v, want none", m.Problems, m.Unread)
+				}
+				r.start()
+			}
+			if !c.running {
+				r.says(said(r.ask(withdraw)), "unknown")
+			}
+		})
+	}
 }

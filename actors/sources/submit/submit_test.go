@@ -380,7 +380,7 @@ func FuzzSubmissions(f *testing.F) {
 				t.Fatalf("accepted %+v, kept %d, %v %v", accepted.Pods, len(s.records), err, s.problems)
 			}
 			for _, p := range accepted.Pods {
-				if r := j.find(p.Namespace, p.Name); r == nil || string(r.Pod.UID) != p.UID || r.Pod.Name != p.PodName {
+				if r := j.find(p.Namespace, p.Name, false); r == nil || string(r.Pod.UID) != p.UID || r.Pod.Name != p.PodName {
 					t.Fatalf("%+v is not there", p)
 				}
 			}
