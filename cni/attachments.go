@@ -2,6 +2,7 @@ package cni
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultCacheDir is libcni's default folder for records of attachments. containerd uses another.
+// DefaultCacheDir is libcni's default folder for records of attachments. containerd uses it.
 const DefaultCacheDir = "/var/lib/cni"
 
 // ErrInUse is returned when processes run in the network namespace of an attachment, or in a cgroup with its container's
@@ -81,6 +82,42 @@ func (a Attachments) Unrecorded() ([]string, error) {
 		return !reserved || slices.ContainsFunc(records, recorded)
 	})
 	return slices.Sorted(maps.Keys(ids)), nil
+}
+
+// maxRecord is the maximum size in bytes of a record that is examined. Theirs is a few kilobytes.
+const maxRecord = 1 << 20
+
+// DropDamaged removes the records of these containers that are no JSON, as a power cut leaves them, and returns their names. libcni
+// before 1.2, which containerd 1.6 and 1.7 have, cannot release an attachment with such a record, so that the runtime could never
+// stop the sandbox (k3s-io/k3s#6185). Later versions remove it, too. No ADD of a container may be in progress, since it writes the
+// record in place.
+func (a Attachments) DropDamaged(containers []string) (dropped []string, err error) {
+	dir := filepath.Join(a.CacheDir, "results")
+	records, err := os.ReadDir(dir)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return nil, err
+	}
+	for _, f := range records {
+		is := func(id string) bool { return id != "" && strings.Contains(f.Name(), "-"+id+"-") }
+		info, infoErr := f.Info()
+		if !slices.ContainsFunc(containers, is) || infoErr != nil || !info.Mode().IsRegular() || info.Size() > maxRecord {
+			continue
+		}
+		path := filepath.Join(dir, f.Name())
+		text, readErr := os.ReadFile(path)
+		if readErr != nil || json.Valid(text) {
+			continue
+		}
+		if removeErr := os.Remove(path); removeErr != nil {
+			err = errors.Join(err, removeErr)
+			continue
+		}
+		dropped = append(dropped, f.Name())
+	}
+	return dropped, err
 }
 
 func (a Attachments) config() *libcni.CNIConfig {

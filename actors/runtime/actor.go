@@ -167,6 +167,8 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 		a.removedOne(ctx, m)
 	case sandboxesLoaded:
 		a.loadedSandboxes(ctx, m)
+	case recordsDropped:
+		a.onRecordsDropped(ctx, m)
 	case leasesEnded:
 		a.leasesFreed(ctx, m)
 	case messages.NodeObserved:

@@ -172,6 +172,7 @@ func (a *actor) auditEnded(ctx supervisors.Context, m auditResult) {
 	if all {
 		a.audit.everything, a.audit.reportedAll = false, m.readAt
 		a.countSandboxes(ctx, m)
+		a.dropRecords(ctx, m)
 	}
 	a.comparePods(ctx, m, all)
 	if len(m.starting) > 0 && !a.audit.split { // as after any start

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/cni"
 	"github.com/playlet-dev/playlet/cri"
@@ -165,6 +167,46 @@ func (a *actor) freeLeases(ctx context.Context, all map[string]bool, changed boo
 		}
 	}
 	return out
+}
+
+// recordsDropped is the result of dropRecords.
+type recordsDropped struct {
+	names []string
+	err   error
+}
+
+// dropRecords removes the damaged records of attachments of sandboxes that have ended, so that the runtime can stop them.
+func (a *actor) dropRecords(ctx supervisors.Context, m auditResult) {
+	if a.opts.CNICache == "" || m.only != nil {
+		return
+	}
+	var ended []string
+	for _, pod := range m.pods {
+		for _, s := range pod.Sandboxes {
+			if s.GetState() == runtimeapi.PodSandboxState_SANDBOX_NOTREADY {
+				ended = append(ended, s.GetId())
+			}
+		}
+	}
+	if len(ended) == 0 {
+		return
+	}
+	cache := a.opts.CNICache
+	ctx.Do(supervisors.Work{Name: "drop damaged records of attachments", Timeout: readTimeout, Routine: true,
+		Run: func(context.Context) any {
+			names, err := cni.Attachments{CacheDir: cache}.DropDamaged(ended)
+			return recordsDropped{names, err}
+		}})
+}
+
+func (a *actor) onRecordsDropped(ctx supervisors.Context, m recordsDropped) {
+	if len(m.names) > 0 {
+		ctx.Log().Warn("removed damaged records of network attachments, with which the runtime could not stop their sandboxes",
+			"folder", a.opts.CNICache, "records", m.names)
+	}
+	if m.err != nil {
+		ctx.Log().Warn("damaged records of network attachments cannot be removed", "error", m.err)
+	}
 }
 
 var errKnown = errors.New("the runtime knows the sandbox, and does not list it")

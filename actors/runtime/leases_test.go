@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/playlet-dev/playlet/cni"
 )
 
@@ -225,5 +227,35 @@ func TestLeasesThatStay(t *testing.T) {
 				t.Errorf("it is not kept any more: %s, %v", text, err)
 			}
 		})
+	}
+}
+
+// Records of attachments that a power cut has damaged are removed, of sandboxes that have ended alone: the others may be written
+// just now.
+func TestRecordsThatAPowerCutDamaged(t *testing.T) {
+	const bbb, ccc = "bbbbbbbbbbbbbbbb", "cccccccccccccccc"
+	f := newFake()
+	for _, id := range []string{aaa, bbb, ccc} {
+		f.sandbox(id[:1], id)
+		if id != ccc {
+			f.sandboxes[len(f.sandboxes)-1].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+		}
+	}
+	dir := t.TempDir()
+	lost{rig: &rig{t: t}, dir: dir}.attached("", bbb)
+	results := filepath.Join(dir, "cache", "results")
+	for _, name := range []string{"pods-" + aaa + "-eth0", "pods-" + ccc + "-eth0", "pods-stranger-eth0"} {
+		if err := os.WriteFile(filepath.Join(results, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lostRig(t, f, dir).audits(1)
+	var left []string
+	entries, err := os.ReadDir(results)
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if want := []string{"pods-" + bbb + "-eth0", "pods-" + ccc + "-eth0", "pods-stranger-eth0"}; err != nil || !slices.Equal(left, want) {
+		t.Errorf("left are %v (%v), want %v", left, err, want)
 	}
 }
