@@ -23,7 +23,8 @@ import (
 const etcHosts = "/etc/hosts"
 
 // maxHosts limits the size of the node's hosts file in bytes. A container with a hostPath may write to it.
-const maxHosts = 1 << 20
+// Block lists of names have megabytes.
+const maxHosts = 32 << 20
 
 // mounts returns the container's mounts: its volumes, its termination log, and /etc/hosts unless a volume is mounted there.
 func mounts(ctx context.Context, h *host.Host, w messages.RunContainer, env []translate.EnvVar) ([]*runtimeapi.Mount, error) {
@@ -232,14 +233,23 @@ func relabel(v v1.VolumeSource) bool {
 	return v != (v1.VolumeSource{}) && v.HostPath == nil && v.Image == nil
 }
 
+// keptTerminationLogs is the number of a container's latest termination logs that are kept. They are read from dead containers,
+// of which the agent keeps fewer.
+const keptTerminationLogs = 100
+
 // terminationLog creates the file for the application's termination message. The attempt is its name, which makes the call
-// idempotent.
+// idempotent. It removes an old one, so that a container that crashes for years does not use up the inodes
+// (kubernetes/kubernetes#106735).
 func terminationLog(h *host.Host, w messages.RunContainer) (string, error) {
 	dir := h.ContainerDir(string(w.Pod.UID), w.Container.Name)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return "", fmt.Errorf("folder of the termination log: %w", err)
 	}
-	path := filepath.Join(dir, fmt.Sprintf("%08x", w.Attempt))
+	logOf := func(attempt uint32) string { return filepath.Join(dir, fmt.Sprintf("%08x", attempt)) }
+	path := logOf(w.Attempt)
+	if w.Attempt >= keptTerminationLogs {
+		_ = os.Remove(logOf(w.Attempt - keptTerminationLogs)) // no harm comes from one that stays
+	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return "", fmt.Errorf("termination log: %w", err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -156,5 +157,35 @@ func TestMountsOfImages(t *testing.T) {
 			got[0].ImageSubPath != c.part || got[0].ContainerPath != "/m" {
 			t.Errorf("%+v: %v, %v", c.mount, got, err)
 		}
+	}
+}
+
+// The hosts file of a node with block lists has megabytes.
+func TestHostsFileOfANodeWithBlockLists(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "hosts")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("0.0.0.0 a.example\n"), 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := readAtMost(path, maxHosts); err != nil || len(text) != 18<<20 {
+		t.Errorf("read %d bytes (%v), want all", len(text), err)
+	}
+}
+
+// A container that is restarted for ever leaves no more than its latest termination logs.
+func TestTerminationLogs_AreBounded(t *testing.T) {
+	h := &host.Host{RootDir: t.TempDir()}
+	w := messages.RunContainer{Pod: &v1.Pod{}, Container: &v1.Container{Name: "c"}}
+	w.Pod.UID = "u1"
+	for w.Attempt = range uint32(2 * keptTerminationLogs) {
+		for range 2 {
+			if path, err := terminationLog(h, w); err != nil {
+				t.Fatal(err)
+			} else if _, err := os.Stat(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if left, err := os.ReadDir(h.ContainerDir("u1", "c")); err != nil || len(left) != keptTerminationLogs {
+		t.Errorf("got %d logs (%v), want %d", len(left), err, keptTerminationLogs)
 	}
 }
