@@ -57,6 +57,7 @@ var mayRemove = map[string]permit{
 	"actors/volumes/kinds/write.go writing.unlinkOld":            {1, "links to files that the agent wrote"},
 	"actors/volumes/kept.go cutKept":                             {1, "the hosts file that the agent wrote"},
 	"actors/logs/rotate.go log.rotate":                           {1, "rotated logs"},
+	"cni/attachments.go Attachments.DropDamaged":                 {1, "libcni's records that are no JSON"},
 	"actors/internal/devices/plugin.go Manager.Clear":            {1, "sockets of device plugins"},
 	"actors/pods/store.go store.load":                            {1, "the agent's records"},
 	"actors/images/pullrecord/records.go prune":                  {1, "the agent's records"},

@@ -75,7 +75,7 @@ var limits = map[string]string{
 		actors/shutdown.maxState actors/sources/submit.maxObject actors/sources/url.maxBody actors/sources/url.maxRedirects
 		actors/stats/cgroupstats.mostInterfaces actors/volumes/csi.maxNodeID
 		actors/volumes/csi.maxRecord actors/volumes/kinds.spareRoom
-		cni.maxConfig cni.maxLease cni.most config.most config/configfile.maxFileSize config/configfile.maxMisfits
+		cni.maxConfig cni.maxLease cni.maxRecord cni.most config.most config/configfile.maxFileSize config/configfile.maxMisfits
 		cri.maxMessageSize cri.maxSocketPath cri/crilog.maxLine cri/crilog.maxOpen cri/crilog.maxTries
 		cri/facts.maxLogBytes cri/facts.maxLogLines cri/facts.maxMessageBytes cri/remains.maxCommandLine
 		cri/translate.maxEntries cri/translate.maxEntry cri/translate.maxFQDN cri/translate.maxHostname
