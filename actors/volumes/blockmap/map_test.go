@@ -2,6 +2,7 @@ package blockmap_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -200,5 +201,25 @@ func TestUsers_OfAnEarlierDevice(t *testing.T) {
 	}
 	if device.String() != path {
 		t.Errorf("its name is %s, want %s", device, path)
+	}
+}
+
+// A process that is given is no user of a device, e.g. that of a driver which keeps it open.
+func TestUsers_ExceptADriver(t *testing.T) {
+	path, _ := volumestest.LoopDevice(t)
+	device, err := blockmap.At(path)
+	must(t, err)
+	f, err := os.Open(path)
+	must(t, err)
+	driver := exec.Command("sleep", "1000")
+	driver.Stdin = f
+	must(t, errors.Join(driver.Start(), f.Close()))
+	defer func() { _ = driver.Process.Kill(); _ = driver.Wait() }()
+	name := fmt.Sprintf("process %d ", driver.Process.Pid)
+	for pid, want := range map[int]bool{driver.Process.Pid: false, driver.Process.Pid + 1: true, 0: true} {
+		got, err := device.Users(t.Context(), safepath.Owner{Pod: "a"}, pid)
+		if is := strings.Contains(strings.Join(got, ", "), name); err != nil || is != want {
+			t.Errorf("users except %d: %v (%v), want the driver: %v", pid, got, err, want)
+		}
 	}
 }

@@ -19,9 +19,9 @@ import (
 )
 
 // Users lists the users of a device: file systems on it, devices over it (a volume group, a loop device), and processes that
-// have it open. The client of a network block device serves the device and is no user of it. Users of a device that is gone are
-// none. The owner has the calls to the device, which may hang.
-func (d Device) Users(ctx context.Context, owner safepath.Owner) (users []string, err error) {
+// have it open, except those that are given. The client of a network block device serves the device and is no user of it. Users
+// of a device that is gone are none. The owner has the calls to the device, which may hang.
+func (d Device) Users(ctx context.Context, owner safepath.Owner, except ...int) (users []string, err error) {
 	if !d.Exists() {
 		return nil, nil
 	}
@@ -50,7 +50,7 @@ func (d Device) Users(ctx context.Context, owner safepath.Owner) (users []string
 			users = append(users, "loop device "+l.path)
 		}
 	}
-	processes, err := d.processes()
+	processes, err := d.processes(except)
 	if users = append(users, processes...); err != nil || len(users) > 0 {
 		return users, err
 	}
@@ -79,10 +79,14 @@ func (d Device) isClaimed(ctx context.Context, owner safepath.Owner) bool {
 	return err == nil && is
 }
 
-// processes lists the processes that have the device open, except this one. Processes that end meanwhile have nothing open.
-func (d Device) processes() (out []string, err error) {
+// processes lists the processes that have the device open, except this one and those that are given. Processes that end meanwhile
+// have nothing open.
+func (d Device) processes(others []int) (out []string, err error) {
 	serving, _ := os.ReadFile(d.sys("pid")) // only network block devices have it
 	except := []string{strconv.Itoa(os.Getpid()), string(bytes.TrimSpace(serving))}
+	for _, pid := range others {
+		except = append(except, strconv.Itoa(pid))
+	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err

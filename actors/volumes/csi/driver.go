@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"time"
 
 	api "github.com/container-storage-interface/spec/lib/go/csi"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -55,6 +57,23 @@ const (
 
 // Can reports whether the driver has a capability.
 func (d *Driver) Can(what api.NodeServiceCapability_RPC_Type) bool { return d.can[what] }
+
+// Process returns the process that serves the driver's endpoint, as this process sees it (SO_PEERCRED, unix(7)); 0: unknown.
+func (d *Driver) Process(ctx context.Context) (pid int) {
+	conn, err := (&net.Dialer{Timeout: askTimeout}).DialContext(ctx, "unix", d.Endpoint)
+	if err != nil {
+		return 0
+	}
+	defer conn.Close() //nolint:errcheck // nothing was sent
+	if raw, err := conn.(*net.UnixConn).SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { // a failure leaves the process unknown
+			if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+				pid = int(peer.Pid)
+			}
+		})
+	}
+	return pid
+}
 
 // Owner is the tenant of a call. Places for calls are shared by namespace, and within a namespace by ID.
 type Owner struct {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -110,19 +112,57 @@ func UnmapLocal(p kinds.Folder) error {
 
 func unmapLocal(p kinds.Folder, f kinds.Found) error {
 	uid, rootDir := filepath.Base(p.Path()), filepath.Dir(filepath.Dir(p.Path()))
-	for _, plugin := range []string{localName, kinds.Escaped(localName)} {
-		root, err := safepath.OpenRoot(filepath.Join(rootDir, "plugins", plugin, csi.DevicesFolder))
-		if kinds.IsAbsent(err) {
-			continue
-		}
-		if err == nil {
-			err = errors.Join(unmapFrom(root, f.Volume, uid), root.Close())
-		}
-		if err != nil {
-			return err
-		}
+	err := eachLocal(rootDir, func(root *safepath.Root) error { return unmapFrom(root, f.Volume, uid) })
+	if err != nil {
+		return err
 	}
 	return kinds.IgnoreAbsent(p.Unlink(f.Device()))
+}
+
+// eachLocal calls do for each folder in which a kubelet may have mapped devices of local volumes.
+func eachLocal(rootDir string, do func(*safepath.Root) error) (err error) {
+	for _, plugin := range []string{localName, kinds.Escaped(localName)} {
+		root, openErr := safepath.OpenRoot(filepath.Join(rootDir, "plugins", plugin, csi.DevicesFolder))
+		if openErr == nil {
+			openErr = errors.Join(do(root), root.Close())
+		}
+		err = errors.Join(err, kinds.IgnoreAbsent(openErr))
+	}
+	return err
+}
+
+// unusedMaps lists the maps that a kubelet made of devices of local volumes, for pods without a folder. A kubelet removes a pod's
+// link to the device first: one that was killed then leaves a map that no pod's end finds.
+func (s *Storage) unusedMaps() (keys []string, err error) {
+	err = eachLocal(s.RootDir, func(root *safepath.Root) (err error) {
+		volumes, err := root.Names(".")
+		for _, volume := range volumes {
+			uids, listErr := kinds.NamesIn(root, volume)
+			err = errors.Join(err, listErr)
+			for _, uid := range uids {
+				if s.isGone(uid) {
+					keys = append(keys, filepath.Join(localName, volume, uid))
+				}
+			}
+		}
+		return err
+	})
+	slices.Sort(keys)
+	return slices.Compact(keys), err
+}
+
+// isGone reports whether the pod has no folder.
+func (s *Storage) isGone(uid string) bool {
+	_, err := os.Lstat(filepath.Join(s.RootDir, kinds.PodsFolder, uid))
+	return kinds.IsAbsent(err)
+}
+
+// removeMap undoes a kubelet's map of a local volume's device, if its pod has no folder.
+func (s *Storage) removeMap(volume, uid string) error {
+	if err := errors.Join(safepath.CheckElement(volume), safepath.CheckElement(uid)); err != nil || !s.isGone(uid) {
+		return err
+	}
+	return eachLocal(s.RootDir, func(root *safepath.Root) error { return unmapFrom(root, volume, uid) })
 }
 
 // unmapFrom undoes the map of a pod in a folder of maps, and removes the folder after the last one.

@@ -114,6 +114,37 @@ func TestLocalDevice_AKubeletsMapIsUndone(t *testing.T) {
 	}
 }
 
+// A map that a kubelet left for a pod that has no folder any more is undone by a sweep. That of a pod with a folder stays.
+func TestLocalDevice_AMapWithoutAPod(t *testing.T) {
+	device, _ := volumestest.LoopDevice(t)
+	n := storageNode(t, boundDevice("disk", device)...)
+	maps := filepath.Join(n.RootDir, "plugins/kubernetes.io~local-volume/volumeDevices/pv-disk")
+	gone, alive := filepath.Join(maps, "gone"), filepath.Join(maps, "alive")
+	for _, path := range []string{gone, alive} {
+		write(t, path)
+		must(t, unix.Mount(device, path, "", unix.MS_BIND, ""))
+		_, err := volumestest.Losetup("-f", path)
+		must(t, err)
+	}
+	must(t, os.MkdirAll(n.Pod("alive"), 0o750))
+	sweep := func(uids map[string]bool) {
+		n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: uids})
+		n.Answers("")
+	}
+	sweep(map[string]bool{"alive": true})
+	if exists(t, gone) || len(volumestest.LoopsOver(t, gone)) > 0 {
+		t.Error("the map or the loop device of the pod that is gone is left")
+	}
+	if len(volumestest.LoopsOver(t, alive)) != 1 {
+		t.Error("the loop device of the pod with a folder is gone")
+	}
+	must(t, os.Remove(n.Pod("alive")))
+	sweep(nil)
+	if exists(t, maps) || len(volumestest.LoopsOver(t, alive)) > 0 {
+		t.Error("something of the last pod is left")
+	}
+}
+
 func TestLocalDevice_Refusals(t *testing.T) {
 	volumestest.NeedMounts(t)
 	folder, absent := t.TempDir(), filepath.Join(t.TempDir(), "absent")

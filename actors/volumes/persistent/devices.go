@@ -210,7 +210,7 @@ func (s *Storage) unpublishDevice(ctx context.Context, devices csi.Devices, driv
 	if !driver.Can(csi.Stages) && s.mayBeAttached(ctx, r) {
 		published, _, err := s.published()
 		if err == nil && len(others(published, r, uid)) == 0 {
-			err = s.checkUse(ctx, r, uid, device)
+			err = s.checkUse(ctx, driver, r, uid, device)
 		}
 		if err != nil {
 			return err
@@ -234,12 +234,14 @@ func (s *Storage) deviceOf(r csi.Record, path string) *blockmap.Device {
 	return &blockmap.Device{Major: uint32(m.Major), Minor: uint32(m.Minor), Sequence: m.Source} //nolint:gosec // as recorded
 }
 
-// checkUse returns an error that names the users of a device, if it has any.
-func (s *Storage) checkUse(ctx context.Context, r csi.Record, uid string, device *blockmap.Device) error {
+// checkUse returns an error that names the users of a device, if it has any. The driver's process is none: some keep the device
+// open until they are to unstage it.
+func (s *Storage) checkUse(ctx context.Context, driver *csi.Driver, r csi.Record, uid string, device *blockmap.Device) error {
 	if device == nil {
 		return nil
 	}
-	users, err := device.Users(ctx, safepath.Owner{Namespace: s.ownerOf(uid).Namespace, Pod: uid})
+	owner := safepath.Owner{Namespace: s.ownerOf(uid).Namespace, Pod: uid}
+	users, err := device.Users(ctx, owner, driver.Process(ctx))
 	if err != nil || len(users) == 0 {
 		return err
 	}
@@ -248,19 +250,26 @@ func (s *Storage) checkUse(ctx context.Context, r csi.Record, uid string, device
 }
 
 // rebuilt returns the record of a block volume from its PersistentVolume. A node may read that while the API server has the pod.
+// Another PersistentVolume may have the name by now. Its volume is in use on the Node only if it is this one.
 func (s *Storage) rebuilt(ctx context.Context, volume string, lost error) (csi.Record, error) {
 	called := object{"PersistentVolume", volume}
 	pv, err := fetch(ctx, nil, called, s.Client.CoreV1().PersistentVolumes().Get, volume)
 	if err == nil && inTree.IsPVMigratable(pv) {
 		pv, err = inTree.TranslateInTreePVToCSI(klog.Logger{}, pv)
 	}
-	if err == nil && (pv.Spec.CSI == nil || !isBlock(pv)) {
+	if err == nil && (pv.Spec.CSI == nil || !isBlock(pv) || !s.isOnNode(ctx, s.recordOf(pv))) {
 		err = fmt.Errorf("%s is another volume by now", called)
 	}
 	if err != nil {
 		return csi.Record{}, errors.Join(fmt.Errorf("the record of block device %s is lost: %w", volume, lost), err)
 	}
 	return s.recordOf(pv), nil
+}
+
+// isOnNode reports whether an attachable volume is in use on the Node. Without the Node, and of other volumes, nothing is known.
+func (s *Storage) isOnNode(ctx context.Context, r csi.Record) bool {
+	node, name := s.node.Load(), uniqueName(r)
+	return node == nil || inUseOn(node, name) || attachedTo(node, name) || !s.mayBeAttached(ctx, r)
 }
 
 // recordOf returns the record of a CSI PersistentVolume.
@@ -271,9 +280,11 @@ func (s *Storage) recordOf(pv *v1.PersistentVolume) csi.Record {
 		Attached:  attachmentName(source.VolumeHandle, source.Driver, s.NodeName)}
 }
 
-// unusedDevices lists the block volumes that no pod with a folder has.
+// unusedDevices lists the block volumes of drivers that no pod with a folder has, and the maps of local volumes for such pods.
 func (s *Storage) unusedDevices() (out []string, err error) {
-	found, err := csi.FindDevices(s.RootDir)
+	out, err = s.unusedMaps()
+	found, findErr := csi.FindDevices(s.RootDir)
+	err = errors.Join(err, findErr)
 	for volume, d := range found {
 		if !d.Used() {
 			out = append(out, deviceKey(volume))
@@ -330,7 +341,7 @@ func (d stagedDriver) undoDevice(ctx context.Context, devices csi.Devices, volum
 		return nil
 	}
 	key := deviceKey(volume)
-	if err := d.checkUse(ctx, r, key, device); err != nil {
+	if err := d.checkUse(ctx, driver, r, key, device); err != nil {
 		return err
 	}
 	d.setReady(key, false)

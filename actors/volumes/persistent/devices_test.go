@@ -348,6 +348,14 @@ func TestDevice_LostRecord(t *testing.T) {
 			if err != nil || len(held) != 2 || held[0].Code != messages.HeldDevice || held[1].Path != n.link("a") || held[0].Path != n.path("pv-c") {
 				t.Errorf("held: %+v, %v", held, err)
 			}
+			other := pv.DeepCopy()
+			other.Spec.CSI.VolumeHandle = "other"
+			_, err = volumes.Create(t.Context(), other, metav1.CreateOptions{})
+			must(t, err)
+			if left := n.Unmounted("a"); !strings.Contains(left.Left, "is another volume by now") || slices.Contains(n.driver.Calls(), "Unpublish other") {
+				t.Errorf("got %+v after %v, want that the PersistentVolume is another", left, n.driver.Calls())
+			}
+			must(t, volumes.Delete(t.Context(), "pv-c", metav1.DeleteOptions{}))
 			_, err = volumes.Create(t.Context(), pv, metav1.CreateOptions{})
 			must(t, err)
 			n.Unmounted("a")
@@ -505,4 +513,17 @@ func TestDevice_Standalone(t *testing.T) {
 		t.Errorf("held: %+v, %v", held, err)
 	}
 	n.Unmounted("a")
+}
+
+// The process of a driver is known by its socket, also of one that does not answer. It counts as no user of a device.
+func TestDevice_ProcessOfTheDriver(t *testing.T) {
+	n := newBlockNode(t, csi.Stages)
+	driver, err := n.storage.Drivers.Get(testDriver)
+	must(t, err)
+	if got := driver.Process(t.Context()); got != os.Getpid() {
+		t.Errorf("the driver is process %d, want this one, %d", got, os.Getpid())
+	}
+	if got := (&csi.Driver{Endpoint: filepath.Join(t.TempDir(), "absent")}).Process(t.Context()); got != 0 {
+		t.Errorf("an absent driver is process %d, want 0", got)
+	}
 }

@@ -134,6 +134,10 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 	if volume, is := strings.CutPrefix(key, csi.DevicesFolder+"/"); is {
 		return d.removeDevice(ctx, volume)
 	}
+	if name, is := strings.CutPrefix(key, localName+"/"); is {
+		volume, uid, _ := strings.Cut(name, "/")
+		return d.removeMap(volume, uid)
+	}
 	root, err := safepath.OpenRoot(d.csiFolder())
 	if err != nil {
 		return kinds.IgnoreAbsent(err)
