@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
@@ -100,7 +101,8 @@ func (m *Manager) reusable(reuse map[string][]string, h holder, may bool) {
 	defer m.mu.Unlock()
 	for name, g := range m.inventory.given[h] {
 		ids := g.ids()
-		reuse[name] = slices.DeleteFunc(reuse[name], func(id string) bool { return slices.Contains(ids, id) })
+		has := sets.New(ids...)
+		reuse[name] = slices.DeleteFunc(reuse[name], has.Has)
 		if may {
 			reuse[name] = append(reuse[name], ids...)
 			slices.Sort(reuse[name])

@@ -46,9 +46,9 @@ func (b *inventory) ofPod(uid, name string) (ids []string) {
 }
 
 // hints returns the sets of NUMA nodes with enough devices for a request. had are the devices that are already allocated. aligns
-// is false if no device of the resource reports a node: then the resource has no preference. Only nodes with devices are
-// considered. A device of several nodes belongs to each of them; one without a node belongs to none. The preferred sets have as
-// few nodes as the resource's devices need, whether they are free or not.
+// is false if no device of the resource reports a node: then the resource has no preference. Only nodes of the machine with
+// devices are considered. A device of several nodes belongs to each of them; one without a node belongs to none. The preferred
+// sets have as few nodes as the resource's devices need, whether they are free or not.
 func (b *inventory) hints(name string, count int, had, reuse []string) (out []topology.Hint, aligns bool) {
 	k := b.resources[name]
 	if k == nil {
@@ -73,25 +73,24 @@ func (b *inventory) hints(name string, count int, had, reuse []string) (out []to
 	if len(usable)+len(reuse) < count {
 		return nil, true
 	}
+	// Devices on the same nodes are counted together: their number may be large, and others wait for the lock.
+	total, matching, tied := map[topology.Mask]int{}, map[topology.Mask]int{}, map[topology.Mask]int{}
+	for _, d := range k.devices {
+		total[d.mask()]++
+	}
+	for _, id := range slices.Concat(reuse, usable) {
+		matching[k.devices[id].mask()]++
+	}
+	for _, id := range reuse {
+		tied[k.devices[id].mask()]++
+	}
+	all &= b.nodes
 	least := all.Len()
 	for mask := range all.Subsets() {
-		in := func(id string) bool { return k.devices[id].mask()&mask != 0 }
-		total, matching := 0, 0
-		for id := range k.devices {
-			if in(id) {
-				total++
-			}
-		}
-		if total >= count {
+		if within(total, mask) >= count {
 			least = min(least, mask.Len())
 		}
-		for _, id := range slices.Concat(reuse, usable) {
-			if in(id) {
-				matching++
-			}
-		}
-		outside := func(id string) bool { return len(k.devices[id].nodes) > 0 && !in(id) }
-		if matching >= count && !slices.ContainsFunc(reuse, outside) {
+		if within(matching, mask) >= count && within(tied, mask) == len(reuse)-tied[0] {
 			out = append(out, topology.Hint{Nodes: mask})
 		}
 	}
@@ -99,6 +98,16 @@ func (b *inventory) hints(name string, count int, had, reuse []string) (out []to
 		out[i].Preferred = out[i].Nodes.Len() == least
 	}
 	return out, true
+}
+
+// within returns the number of devices on any node of a set.
+func within(counts map[topology.Mask]int, nodes topology.Mask) (n int) {
+	for mask, count := range counts {
+		if mask&nodes != 0 {
+			n += count
+		}
+	}
+	return n
 }
 
 // mask returns the device's NUMA nodes.

@@ -17,6 +17,10 @@ func TestHints(t *testing.T) {
 		return topology.Hint{Nodes: topology.MaskOf(nodes...), Preferred: true}
 	}
 	no := func(nodes ...int) topology.Hint { return topology.Hint{Nodes: topology.MaskOf(nodes...)} }
+	var every []int64 // a plugin may list any numbers
+	for n := range int64(70) {
+		every = append(every, n-3)
+	}
 	devices := map[string]device{"a": on(true, 0), "b": on(true, 0), "c": on(true, 1), "d": on(true, 0, 1), "n": on(true)}
 	for name, c := range map[string]struct {
 		devices map[string]device
@@ -33,9 +37,11 @@ func TestHints(t *testing.T) {
 		"reusable ones bind":    {devices, []string{"a", "b"}, []string{"c"}, 1, []topology.Hint{yes(1), no(0, 1)}, true},
 		"too few":               {devices, []string{"a"}, nil, 2, nil, true},
 		"not enough on nodes":   {devices, []string{"a", "n"}, nil, 2, nil, true},
-		"a node of no machine":  {map[string]device{"f": on(true, 5)}, []string{"f"}, nil, 1, []topology.Hint{yes(5)}, true},
+		"a distant node":        {map[string]device{"f": on(true, 5)}, []string{"f"}, nil, 1, []topology.Hint{yes(5)}, true},
+		"nodes of no machine":   {map[string]device{"f": on(true, every...)}, []string{"f"}, nil, 1, []topology.Hint{yes(0), yes(1), no(0, 1), yes(5), no(0, 5), no(1, 5), no(0, 1, 5)}, true},
+		"none of the machine's": {map[string]device{"f": on(true, 7)}, []string{"f"}, nil, 1, nil, true},
 	} {
-		b := newInventory()
+		b := newInventory(topology.MaskOf(0, 1, 5))
 		b.resources["r"] = &resourceState{devices: c.devices, usable: c.usable, listed: true}
 		got, aligns := b.hints("r", c.count, nil, c.reuse)
 		if aligns != c.aligns || !slices.Equal(got, c.want) {

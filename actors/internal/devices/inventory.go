@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/playlet-dev/playlet/actors/internal/devices/checkpoint"
@@ -44,12 +45,13 @@ type holder struct{ uid, container string }
 
 // inventory is all that is known. Every decision is a function of it, of the question and of the time; the Manager guards it.
 type inventory struct {
+	nodes     topology.Mask // of the machine; plugins may report any others
 	resources map[string]*resourceState
 	given     map[holder]map[string]allocation // by resource
 }
 
-func newInventory() *inventory {
-	return &inventory{resources: map[string]*resourceState{}, given: map[holder]map[string]allocation{}}
+func newInventory(nodes topology.Mask) *inventory {
+	return &inventory{nodes: nodes, resources: map[string]*resourceState{}, given: map[holder]map[string]allocation{}}
 }
 
 // ids are the devices, in order.
@@ -175,13 +177,15 @@ func (n need) align(k *resourceState, r request) (need, error) {
 }
 
 // pick chooses devices: the container's earlier and reusable ones first, then the plugin's preference among free ones, then
-// any.
+// any. It takes time in proportion to the number of devices: plugins that share memory have one device per MiB.
 func (n need) pick(preferred []string) []string {
 	out := slices.Clone(n.first)
+	may := sets.New(n.free...).Delete(n.first...)
 	for _, from := range [][]string{preferred, n.free} {
 		for _, id := range from {
-			if len(out) < len(n.first)+n.rest && slices.Contains(n.free, id) && !slices.Contains(out, id) {
+			if len(out) < len(n.first)+n.rest && may.Has(id) {
 				out = append(out, id)
+				may.Delete(id)
 			}
 		}
 	}

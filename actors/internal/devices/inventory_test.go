@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/playlet-dev/playlet/actors/internal/devices/checkpoint"
+	"github.com/playlet-dev/playlet/actors/internal/topology"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -19,7 +20,7 @@ const gpu = "example.com/gpu"
 
 // inventoryOf has devices of one resource: "a", or "!a" for one that is not healthy.
 func inventoryOf(ids ...string) *inventory {
-	b := newInventory()
+	b := newInventory(topology.MaskOf(0, 1, 5))
 	b.resources[gpu] = &resourceState{plugin: &plugin{resource: gpu}}
 	b.tell(gpu, list(ids...))
 	return b
@@ -144,7 +145,7 @@ func TestNoDeviceIsGivenTwice(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			again := newInventory()
+			again := newInventory(topology.MaskOf(0, 1, 5))
 			if err := again.restore(data, noon); err != nil || fmt.Sprint(len(again.given)) != fmt.Sprint(len(b.given)) {
 				t.Fatalf("%v, %v", again.given, err)
 			}
@@ -180,7 +181,7 @@ func TestCapacity(t *testing.T) {
 	if !b.isDevice(gpu, noon.Add(time.Hour)) {
 		t.Error("what a container has is a device")
 	}
-	again := newInventory()
+	again := newInventory(topology.MaskOf(0, 1, 5))
 	text, err := b.state(noon).encode()
 	if err != nil {
 		t.Fatal(err)

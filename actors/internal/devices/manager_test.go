@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/devices/devicestest"
+	"github.com/playlet-dev/playlet/actors/internal/topology"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -62,7 +63,7 @@ func newRig(t *testing.T) *rig {
 // start begins a life of the agent.
 func (r *rig) start() {
 	r.Helper()
-	m := New(r.root, slog.New(slog.NewTextHandler(&r.log, nil)))
+	m := New(r.root, topology.MaskOf(0, 1), slog.New(slog.NewTextHandler(&r.log, nil)))
 	m.Notify(func(uid string) { r.reported <- uid }, func() { r.lists.Add(1) })
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		r.Fatal(err)
@@ -413,7 +414,7 @@ func TestADamagedCheckpoint(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":1}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m := New(root, slog.New(slog.DiscardHandler))
+	m := New(root, topology.MaskOf(0, 1), slog.New(slog.DiscardHandler))
 	defer m.Close()
 	if _, err := os.Stat(path + ".corrupt"); err != nil {
 		t.Error(err)
@@ -436,7 +437,7 @@ func TestADamagedCheckpoint(t *testing.T) {
 func TestAForgottenNodeIsResetOnce(t *testing.T) {
 	root := t.TempDir()
 	for _, forgotten := range []bool{true, false} {
-		m := New(root, slog.New(slog.DiscardHandler))
+		m := New(root, topology.MaskOf(0, 1), slog.New(slog.DiscardHandler))
 		if m.Forgotten() != forgotten || m.Damage() != "" {
 			t.Errorf("forgotten %v, damage %q", m.Forgotten(), m.Damage())
 		}

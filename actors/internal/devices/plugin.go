@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -22,6 +23,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
 	dialer "github.com/playlet-dev/playlet/actors/internal/plugin"
+	"github.com/playlet-dev/playlet/actors/internal/topology"
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
@@ -40,11 +42,18 @@ type Manager struct {
 
 	mu        sync.Mutex
 	inventory *inventory
+	paces     map[string]*pace // by resource
 	notify    func(uid string) // see Notify
 	listed    func()
 	unread    string // why no checkpoint was read, until the Node was reset for that; empty: one was
 	damage    string // a sentence on a checkpoint that could not be read
 }
+
+// maxResources limits the resources of plugins. Each is a line of the Node's status, which has a limit.
+const maxResources = 500
+
+// pace bounds the costs of a resource, whichever plugins it has.
+type pace struct{ registrations, lists *rate.Limiter }
 
 // plugin is one connection to a plugin, from its registration until it goes.
 type plugin struct {
@@ -52,14 +61,15 @@ type plugin struct {
 	socket   string // in plugins_registry, by which it registered; empty: it registered itself
 	conn     *grpc.ClientConn
 	api      pluginapi.DevicePluginClient
+	pace     *pace
 	options  *pluginapi.DevicePluginOptions
 }
 
-// New reads the checkpoint in the folder "device-plugins" of the root folder. It returns no error: an unreadable checkpoint
-// is set aside and logged.
-func New(rootDir string, log *slog.Logger) *Manager {
-	m := &Manager{dir: filepath.Join(rootDir, "device-plugins"), log: log, inventory: newInventory(), notify: func(string) {},
-		listed: func() {}}
+// New reads the checkpoint in the folder "device-plugins" of the root folder. Hints are for these NUMA nodes. It returns no
+// error: an unreadable checkpoint is set aside and logged.
+func New(rootDir string, nodes topology.Mask, log *slog.Logger) *Manager {
+	m := &Manager{dir: filepath.Join(rootDir, "device-plugins"), log: log, inventory: newInventory(nodes),
+		notify: func(string) {}, listed: func() {}, paces: map[string]*pace{}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.file = m.newFile()
 	m.load(time.Now())
@@ -111,29 +121,47 @@ func (m *Manager) Handler() http.Handler {
 }
 
 // Register implements pluginapi.RegistrationServer. A plugin that registers again takes the place of the one before.
-func (m *Manager) Register(_ context.Context, r *pluginapi.RegisterRequest) (*pluginapi.Empty, error) {
-	name := r.GetResourceName()
-	m.log.Info("device plugin registers", "resource", name, "endpoint", r.GetEndpoint())
-	err := m.register(r)
+func (m *Manager) Register(ctx context.Context, r *pluginapi.RegisterRequest) (*pluginapi.Empty, error) {
+	name := dialer.Shorten(r.GetResourceName())
+	err := m.register(ctx, r)
 	if err != nil {
 		m.log.Warn("device plugin refused", "resource", name, "error", err)
 		return nil, err
 	}
+	m.log.Info("device plugin registers", "resource", name, "endpoint", r.GetEndpoint())
 	return &pluginapi.Empty{}, nil
 }
 
-func (m *Manager) register(r *pluginapi.RegisterRequest) error {
+func (m *Manager) register(ctx context.Context, r *pluginapi.RegisterRequest) error {
 	name := r.GetResourceName()
 	switch {
 	case !slices.Contains(pluginapi.SupportedVersions[:], r.GetVersion()):
 		return fmt.Errorf("requested API version %q is not supported by kubelet. Supported version is %q", r.GetVersion(),
 			pluginapi.SupportedVersions)
 	case !isValid(name):
-		return fmt.Errorf("the ResourceName %q is invalid", name)
+		return fmt.Errorf("the ResourceName %q is invalid", dialer.Shorten(name))
 	case !filepath.IsLocal(r.GetEndpoint()):
-		return fmt.Errorf("the endpoint %q is not in %s", r.GetEndpoint(), m.dir)
+		return fmt.Errorf("the endpoint %q is not in %s", dialer.Shorten(r.GetEndpoint()), m.dir)
 	}
-	return m.attach(m.ctx, &plugin{resource: name}, filepath.Join(m.dir, r.GetEndpoint()))
+	p, err := m.admit(ctx, name)
+	if err != nil {
+		return err
+	}
+	return m.attach(m.ctx, p, filepath.Join(m.dir, r.GetEndpoint()))
+}
+
+// admit returns the plugin to attach once the pace of its resource permits it.
+func (m *Manager) admit(ctx context.Context, name string) (p *plugin, err error) {
+	m.locked(func() {
+		if m.paces[name] == nil && len(m.paces) < maxResources {
+			m.paces[name] = &pace{registrations: dialer.Pace(), lists: dialer.Pace()}
+		}
+		p = &plugin{resource: name, pace: m.paces[name]}
+	})
+	if p.pace == nil {
+		return nil, fmt.Errorf("device plugins have registered %d other resources, which is the limit", maxResources)
+	}
+	return p, p.pace.registrations.Wait(ctx)
 }
 
 // isValid reports whether a plugin's resource may have this name.
@@ -183,13 +211,19 @@ func (p *plugin) connect(ctx context.Context, endpoint string) (err error) {
 func (m *Manager) follow(ctx context.Context, p *plugin) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // a panic leaves no stream behind
-	stream, err := p.api.ListAndWatch(ctx, &pluginapi.Empty{})
-	for err == nil {
-		var list *pluginapi.ListAndWatchResponse
-		if list, err = stream.Recv(); err == nil {
-			m.take(p, list.GetDevices())
-		}
-	}
+	type list = *pluginapi.ListAndWatchResponse
+	err := dialer.Stream[list]{
+		Open: func(ctx context.Context) (func() (list, error), error) {
+			stream, err := p.api.ListAndWatch(ctx, &pluginapi.Empty{})
+			if err != nil {
+				return nil, err
+			}
+			return stream.Recv, nil
+		},
+		Join: func(_, newer list) list { return newer },
+		Take: func(l list) { m.take(p, l.GetDevices()) },
+		Pace: p.pace.lists, Log: m.log,
+	}.Follow(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if k := m.inventory.resources[p.resource]; k.plugin == p && m.ctx.Err() == nil {
@@ -200,7 +234,7 @@ func (m *Manager) follow(ctx context.Context, p *plugin) {
 // lose notes that the plugin of a resource is gone. The caller holds mu.
 func (m *Manager) lose(k *resourceState, why error) {
 	m.log.Warn("device plugin disconnected; none of its devices is allocated until it registers again",
-		"resource", k.plugin.resource, "error", why)
+		"resource", k.plugin.resource, "error", dialer.Shorten(why.Error()))
 	_ = k.plugin.conn.Close()
 	k.plugin, k.listed, k.gone = nil, false, time.Now()
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	dialer "github.com/playlet-dev/playlet/actors/internal/plugin"
 )
 
 // Registry handles device plugins that register by a socket in plugins_registry (pluginwatch.Handler). The name of such a plugin
@@ -24,11 +26,16 @@ func (r Registry) Register(ctx context.Context, socket, name, endpoint string, v
 	case !slices.ContainsFunc(versions, func(v string) bool { return slices.Contains(pluginapi.SupportedVersions[:], v) }):
 		return fmt.Errorf("manager version, %s, is not among plugin supported versions %v", pluginapi.Version, versions)
 	case !isValid(name):
-		return fmt.Errorf("invalid name of device plugin socket: the ResourceName %q is invalid", name)
+		return fmt.Errorf("invalid name of device plugin socket: the ResourceName %q is invalid", dialer.Shorten(name))
 	case !filepath.IsAbs(endpoint):
-		return fmt.Errorf("the endpoint %q is no absolute path", endpoint)
+		return fmt.Errorf("the endpoint %q is no absolute path", dialer.Shorten(endpoint))
 	}
-	return r.m.attach(ctx, &plugin{resource: name, socket: socket}, endpoint)
+	p, err := r.m.admit(ctx, name)
+	if err != nil {
+		return err
+	}
+	p.socket = socket
+	return r.m.attach(ctx, p, endpoint)
 }
 
 // Deregister implements pluginwatch.Handler.

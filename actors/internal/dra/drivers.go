@@ -8,7 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
@@ -32,6 +34,11 @@ const callTimeout = 45 * time.Second
 // healthPause is the time between tries to watch a driver's devices; the kubelet's.
 const healthPause = 5 * time.Second
 
+// reconnect is short, so that a plugin that has come back is soon connected. ResetConnectBackoff is not called: in gRPC 1.85 it
+// reads a map without its lock, and the runtime ends the process if a connection is made meanwhile.
+var reconnect = grpc.ConnectParams{MinConnectTimeout: 20 * time.Second,
+	Backoff: backoff.Config{BaseDelay: 250 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}}
+
 // plugin is one registered plugin of a driver. A driver has two of them during a rolling update.
 type plugin struct {
 	driver, socket, endpoint, service string
@@ -39,6 +46,8 @@ type plugin struct {
 	conn      *grpc.ClientConn
 	stop      context.CancelFunc
 	connected bool // guarded by Manager.mu
+	// reports and connections limit the reports of health and the connections: a driver may send and hang up without pause.
+	reports, connections *rate.Limiter
 }
 
 // calls returns the plugin's API, whichever version it has.
@@ -99,12 +108,13 @@ func (r Registry) Register(_ context.Context, socket, name, endpoint string, ver
 	case !filepath.IsAbs(endpoint):
 		return fmt.Errorf("the endpoint %q is no absolute path", endpoint)
 	}
-	conn, err := dialer.Dial(endpoint, grpc.WithChainUnaryInterceptor(timed(name)))
+	conn, err := dialer.Dial(endpoint, grpc.WithChainUnaryInterceptor(timed(name)), grpc.WithConnectParams(reconnect))
 	if err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(m.ctx)
-	p := &plugin{driver: name, socket: socket, endpoint: endpoint, service: versions[i], conn: conn, stop: stop}
+	p := &plugin{driver: name, socket: socket, endpoint: endpoint, service: versions[i], conn: conn, stop: stop,
+		reports: m.pace(), connections: m.pace()}
 	var changed func()
 	m.locked(func() {
 		m.remove(socket, name)
@@ -162,9 +172,6 @@ func (m *Manager) remove(socket, name string) {
 func (m *Manager) follow(ctx context.Context, p *plugin) {
 	for {
 		state := p.conn.GetState()
-		if state == connectivity.Idle {
-			p.conn.Connect()
-		}
 		m.locked(func() {
 			if connected := state == connectivity.Ready; connected != p.connected {
 				p.connected = connected
@@ -175,6 +182,9 @@ func (m *Manager) follow(ctx context.Context, p *plugin) {
 				m.watchSlices(p.driver)
 			}
 		})
+		if state == connectivity.Idle && p.connections.Wait(ctx) == nil {
+			p.conn.Connect()
+		}
 		if state == connectivity.Shutdown || !p.conn.WaitForStateChange(ctx, state) {
 			return
 		}
@@ -206,22 +216,27 @@ func (m *Manager) watchHealth(ctx context.Context, p *plugin) {
 func (m *Manager) receiveHealth(ctx context.Context, p *plugin, expiry *time.Timer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := healthapi.NewDRAResourceHealthClient(p.conn).NodeWatchResources(ctx, &healthapi.NodeWatchResourcesRequest{},
-		grpc.WaitForReady(true))
-	for err == nil {
-		var list *healthapi.NodeWatchResourcesResponse
-		if list, err = stream.Recv(); err != nil {
-			break
-		}
-		var changed sets.Set[deviceID]
-		var until time.Duration
-		m.locked(func() { changed, until = m.health.take(time.Now(), p.driver, list.GetDevices()) })
-		if until > 0 {
-			expiry.Reset(until + time.Second)
-		}
-		m.notify(p.driver, changed)
-	}
-	return err
+	return dialer.Stream[sets.Set[deviceID]]{
+		Open: func(ctx context.Context) (func() (sets.Set[deviceID], error), error) {
+			stream, err := healthapi.NewDRAResourceHealthClient(p.conn).NodeWatchResources(ctx,
+				&healthapi.NodeWatchResourcesRequest{}, grpc.WaitForReady(true))
+			return func() (changed sets.Set[deviceID], err error) {
+				list, err := stream.Recv()
+				if err != nil {
+					return nil, err
+				}
+				var until time.Duration
+				m.locked(func() { changed, until = m.health.take(time.Now(), p.driver, list.GetDevices()) })
+				if until > 0 {
+					expiry.Reset(until + time.Second)
+				}
+				return changed, nil
+			}, err
+		},
+		Join: sets.Set[deviceID].Union,
+		Take: func(changed sets.Set[deviceID]) { m.notify(p.driver, changed) },
+		Pace: p.reports, Log: m.log,
+	}.Follow(ctx)
 }
 
 func (m *Manager) allDevices(driver string) (out sets.Set[deviceID]) {

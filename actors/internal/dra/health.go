@@ -1,6 +1,7 @@
 package dra
 
 import (
+	"maps"
 	"strings"
 	"time"
 
@@ -35,18 +36,24 @@ func (r reports) of(now time.Time, driver string, id deviceID) (v1.ResourceHealt
 }
 
 // take applies a driver's list. It returns the devices with another health than before, and the time until the first report
-// expires. Devices that the list lacks keep their last report until it expires.
+// expires. Devices that the list lacks keep their last report until it expires. New devices over the limit are ignored.
 func (r reports) take(now time.Time, driver string, list []*healthapi.DeviceHealth) (changed sets.Set[deviceID],
 	until time.Duration) {
 	changed = sets.New[deviceID]()
 	if r[driver] == nil {
 		r[driver] = map[deviceID]deviceHealth{}
 	}
+	if len(r[driver])+len(list) > maxReports {
+		r.prune(now, driver)
+	}
 	for _, d := range list {
 		id := deviceID{d.GetDevice().GetPoolName(), d.GetDevice().GetDeviceName()}
 		h := deviceHealth{status: statusOf(d.GetHealth()), message: shorten(d.GetMessage()), at: now, timeout: healthTimeout}
 		if s := d.GetHealthCheckTimeoutSeconds(); s > 0 {
 			h.timeout = time.Duration(min(s, int64(24*time.Hour/time.Second))) * time.Second
+		}
+		if _, known := r[driver][id]; !known && len(r[driver]) >= maxReports {
+			continue
 		}
 		if status, message := r.of(now, driver, id); status != h.status || message != h.message {
 			changed.Insert(id)
@@ -57,6 +64,14 @@ func (r reports) take(now time.Time, driver string, list []*healthapi.DeviceHeal
 		}
 	}
 	return changed, until
+}
+
+// maxReports limits the reported devices of a driver, which may send other names each time.
+const maxReports = 10_000
+
+// prune forgets the expired reports of a driver.
+func (r reports) prune(now time.Time, driver string) {
+	maps.DeleteFunc(r[driver], func(_ deviceID, h deviceHealth) bool { return now.Sub(h.at) > h.timeout })
 }
 
 // drop forgets the reports of a driver, and returns their devices.

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +25,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
+	dialer "github.com/playlet-dev/playlet/actors/internal/plugin"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
@@ -59,6 +61,7 @@ type Manager struct {
 	messages  bool
 	retry     func(tries int) time.Duration
 	wipeDelay time.Duration
+	pace      func() *rate.Limiter // of each plugin's reports of health, and of its connections
 	log       *slog.Logger
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
@@ -80,8 +83,8 @@ type Manager struct {
 // New reads the checkpoint. It returns no error: an unreadable checkpoint is set aside and logged, and Damage reports it.
 func New(o Options) *Manager {
 	m := &Manager{client: o.Client, nodeName: o.NodeName, extended: o.Extended, messages: o.Messages, retry: o.Retry,
-		wipeDelay: wipeDelay, log: o.Log, table: table{}, plugins: plugins{}, wipes: map[string]context.CancelFunc{},
-		healthChanged: func(string) {}, driversChanged: func() {}}
+		wipeDelay: wipeDelay, pace: dialer.Pace, log: o.Log, table: table{}, plugins: plugins{},
+		wipes: map[string]context.CancelFunc{}, healthChanged: func(string) {}, driversChanged: func() {}}
 	if o.Health {
 		m.health = reports{}
 	}
@@ -245,7 +248,6 @@ func (m *Manager) each(todo batch, call func(p *plugin, claims []*claim) error) 
 				if err != nil {
 					return err
 				}
-				p.conn.ResetConnectBackoff() // a plugin that has come back is called at once
 				return call(p, todo[driver])
 			})
 		})
@@ -293,7 +295,8 @@ func (m *Manager) results(p *plugin, method string, claims []*claim, err error, 
 	m.locked(func() {
 		for _, c := range claims {
 			cause.Detail = c.key().String()
-			switch failure, answered := take(c); {
+			failure, answered := take(c)
+			switch failure = dialer.Shorten(failure); {
 			case !answered:
 				cause.Text = "it returned no result"
 				errs = append(errs, cause.Errorf("%s skipped ResourceClaim %s", method, c.ClaimName))

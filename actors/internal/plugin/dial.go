@@ -10,9 +10,10 @@ import (
 )
 
 // Dial returns a connection to a plugin's socket, which is opened by the first call. The permissions of the socket's folder
-// authenticate the plugin.
+// authenticate the plugin. Errors of calls have a short text: plugins may send megabytes, and errors go to logs and statuses.
 func Dial(socket string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+socket, append(more, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithMaxHeaderListSize(maxHeaders), grpc.WithChainUnaryInterceptor(shortErrors),
 		grpc.WithAuthority("localhost"),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			var d net.Dialer

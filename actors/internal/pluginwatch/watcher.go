@@ -4,7 +4,8 @@
 //
 // The folder is scanned after each inotify event, and every few seconds. A socket is asked for its identity, registered by the
 // handler of its kind, and notified of the result. A socket that is gone is deregistered, a replaced socket is registered
-// again, and a failed registration is retried with back-off. A plugin that does not answer does not delay other plugins.
+// again, and a failed registration is retried with back-off, as is a socket that is gone soon after its registration again and
+// again. A plugin that does not answer does not delay other plugins.
 package pluginwatch
 
 import (
@@ -13,6 +14,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 	api "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/plugin"
@@ -45,15 +48,35 @@ type Watcher struct {
 	Retry func(fails int) time.Duration
 
 	sockets map[string]*socket // by path; used by Run alone
+	past    map[string]past    // of the sockets that are gone, by path; used by Run alone
+	errors  rate.Sometimes     // logs errors of inotify
 	done    chan func()        // results of registrations, applied by Run
 	asking  sync.WaitGroup
 }
 
 const (
+	// scanEvery and scanRest are the longest and the shortest time between two scans.
 	scanEvery   = 5 * time.Second
+	scanRest    = 100 * time.Millisecond
 	askTimeout  = 5 * time.Second
 	takeTimeout = 30 * time.Second
 )
+
+const (
+	// lasting is the time after which a registration is no longer a short one. A path may have freeEnds registrations that ended
+	// before; then each next one waits longer.
+	lasting  = time.Minute
+	freeEnds = 5
+	// maxAsked limits the sockets that are asked at a time.
+	maxAsked = 64
+	maxName  = 512
+)
+
+// past is the history of a path: a plugin that fails right after its registration makes its socket again and again.
+type past struct {
+	ends    int       // of short registrations
+	retryAt time.Time // when the next socket may register
+}
 
 // identity distinguishes a socket from its replacement.
 type identity struct {
@@ -66,7 +89,8 @@ type socket struct {
 	path    string
 	id      identity
 	busy    bool
-	again   bool // register again although registered: another socket of this name is gone
+	again   bool      // register again although registered: another socket of this name is gone
+	asked   time.Time // first; zero: not yet
 	fails   int
 	retryAt time.Time
 	handler Handler // nil: not registered
@@ -111,22 +135,39 @@ func (w *Watcher) watch(ctx context.Context) error {
 	}
 	defer events.Close() //nolint:errcheck // it only closes descriptors
 	if w.sockets == nil {
-		w.sockets, w.done = map[string]*socket{}, make(chan func())
+		w.sockets, w.past, w.done = map[string]*socket{}, map[string]past{}, make(chan func())
+		w.errors.Interval = time.Minute
 	}
-	for {
+	for ctx.Err() == nil {
 		due, err := w.scan(ctx, events, time.Now())
 		if err != nil {
 			return err
 		}
+		w.wait(ctx, events, max(due, scanRest))
+	}
+	return nil
+}
+
+// wait returns after this time, or earlier when something has happened, but not before scanRest.
+func (w *Watcher) wait(ctx context.Context, events *fsnotify.Watcher, due time.Duration) {
+	rested, over := time.After(scanRest), time.After(due)
+	for news := false; !news || rested != nil; {
 		select {
 		case <-events.Events:
+			news = true
 		case err := <-events.Errors:
-			w.Log.Warn("inotify failed; plugins are looked for again later", "folder", w.Dir, "error", err)
+			w.errors.Do(func() {
+				w.Log.Warn("inotify failed; plugins are looked for again later", "folder", w.Dir, "error", err)
+			})
 		case take := <-w.done:
 			take()
-		case <-time.After(due):
+			news = true
+		case <-rested:
+			rested = nil
+		case <-over:
+			return
 		case <-ctx.Done():
-			return nil
+			return
 		}
 	}
 }
@@ -156,25 +197,52 @@ func (w *Watcher) scan(ctx context.Context, events *fsnotify.Watcher, now time.T
 		if id, there := found[path]; !s.busy && (!there || id != s.id) {
 			delete(w.sockets, path)
 			w.leave(s)
+			w.remember(s, now)
 		}
 	}
+	maps.DeleteFunc(w.past, func(_ string, p past) bool { return now.Sub(p.retryAt) > lasting })
 	due = scanEvery
+	busy := 0
+	for _, s := range w.sockets {
+		if s.busy {
+			busy++
+		}
+	}
 	for path, id := range found {
 		s := w.sockets[path]
 		if s == nil {
-			s = &socket{path: path, id: id}
+			s = &socket{path: path, id: id, retryAt: w.past[path].retryAt}
 			w.sockets[path] = s
 		}
 		switch {
 		case s.busy || s.handler != nil && !s.again:
 		case now.Before(s.retryAt):
 			due = min(due, s.retryAt.Sub(now))
+		case busy >= maxAsked: // the next result wakes the watcher
 		default:
-			s.busy = true
+			busy++
+			if s.busy = true; s.asked.IsZero() {
+				s.asked = now
+			}
 			w.asking.Go(func() { w.register(ctx, s) })
 		}
 	}
 	return due, nil
+}
+
+// remember records the end of a socket in the history of its path. A socket that was not asked leaves it as it is.
+func (w *Watcher) remember(s *socket, now time.Time) {
+	switch p := w.past[s.path]; {
+	case s.asked.IsZero():
+	case now.Sub(s.asked) >= lasting:
+		delete(w.past, s.path)
+	default:
+		p.ends++
+		if p.retryAt = now; p.ends > freeEnds {
+			p.retryAt = now.Add(w.Retry(p.ends - freeEnds))
+		}
+		w.past[s.path] = p
+	}
 }
 
 func (w *Watcher) leave(s *socket) {
@@ -209,7 +277,8 @@ func (w *Watcher) ended(s *socket, handler Handler, name string, err error) {
 	}
 	s.fails++
 	s.retryAt = time.Now().Add(w.Retry(s.fails))
-	w.Log.Warn("a plugin cannot be registered", "socket", s.path, "error", err, "retryAt", s.retryAt)
+	w.Log.Warn("a plugin cannot be registered", "socket", s.path, "error", plugin.Shorten(err.Error()),
+		"retryAt", s.retryAt)
 }
 
 // ask asks a socket for its identity, has its handler register it, and notifies it of the result.
@@ -233,7 +302,9 @@ func (w *Watcher) ask(ctx context.Context, socket string) (handler Handler, name
 	}
 	handler = w.Handlers[info.GetType()]
 	if handler == nil {
-		err = fmt.Errorf("plugins of the kind %q are not supported", info.GetType())
+		err = fmt.Errorf("plugins of the kind %q are not supported", plugin.Shorten(info.GetType()))
+	} else if len(name) > maxName {
+		err = fmt.Errorf("the plugin's name is longer than %d bytes", maxName)
 	} else {
 		taking, cancel := context.WithTimeout(ctx, takeTimeout)
 		defer cancel()
@@ -241,7 +312,7 @@ func (w *Watcher) ask(ctx context.Context, socket string) (handler Handler, name
 	}
 	status := &api.RegistrationStatus{PluginRegistered: err == nil}
 	if err != nil {
-		status.Error = err.Error()
+		status.Error = plugin.Shorten(err.Error())
 	}
 	telling, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

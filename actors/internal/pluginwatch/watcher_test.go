@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -121,5 +122,57 @@ func TestAFolderThatCannotBeWatchedIsScanned(t *testing.T) {
 	w := Watcher{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler), sockets: map[string]*socket{}}
 	if due, err := w.scan(t.Context(), events, time.Now()); err != nil || due != scanEvery {
 		t.Errorf("%v, %v", due, err)
+	}
+}
+
+// A socket that is made again and again, and gone soon each time, is asked with back-off. The back-off ends when a socket lasts.
+func TestASocketThatDoesNotLastIsAskedWithBackOff(t *testing.T) {
+	events, err := fsnotify.NewWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Close() //nolint:errcheck // it only closes descriptors
+	w := Watcher{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Retry: retry, sockets: map[string]*socket{},
+		past: map[string]past{}, done: make(chan func())}
+	path, now, asked := filepath.Join(w.Dir, "s"), time.Now(), 0
+	live := func(lasts time.Duration) {
+		t.Helper()
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		_ = l.Close() // connections are refused at once
+		if _, err := w.scan(t.Context(), events, now); err != nil {
+			t.Fatal(err)
+		}
+		if w.sockets[path].busy {
+			asked++
+			(<-w.done)()
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(lasts)
+		if _, err := w.scan(t.Context(), events, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		live(time.Millisecond)
+	}
+	if asked != freeEnds+1 {
+		t.Errorf("%d of 100 sockets within a tenth of a second were asked, want %d", asked, freeEnds+1)
+	}
+	now = now.Add(retry(1))
+	live(lasting)
+	live(time.Millisecond)
+	live(time.Millisecond)
+	if asked != freeEnds+4 {
+		t.Errorf("%d sockets were asked, want %d: one after the delay, and two after one has lasted", asked, freeEnds+4)
+	}
+	now = now.Add(3 * lasting)
+	if _, err := w.scan(t.Context(), events, now); err != nil || len(w.past) > 0 {
+		t.Errorf("%v; the history is kept: %v", err, w.past)
 	}
 }

@@ -46,10 +46,13 @@ var limits = map[string]string{
 		actors/prober.maxSaves actors/runtime.maxRemovals actors/internal/linux/cgroups.heldAtOnce
 		actors/stats/cgroupmetrics.slotsAtOnce`,
 	"each pod, driver or object has its own": `
-		actors/ender:chan actors/eviction.maxUnmeasured actors/internal/explain.maxEvent actors/internal/explain.maxWords
+		actors/ender:chan actors/internal/dra.maxReports actors/internal/plugin.receivedAtOnce actors/internal/plugin:NewLimiter
+		actors/volumes/csi.maxTopology actors/eviction.maxUnmeasured actors/internal/explain.maxEvent actors/internal/explain.maxWords
 		actors/internal/metrics.maxPulls actors/shutdown:chan actors/stats.maxCarried actors/stats.walkFew actors/stats.walkLinks
 		actors/stats.walkPending actors/stats.walkPlaces actors/volumes.maxHeldError actors/volumes.volumesAtATime actors/volumes:chan
 		actors/volumes/nfs.maxOutput`,
+	"plugins of the node, which are root's; each ends by its deadline": `
+		actors/internal/devices.maxResources actors/internal/pluginwatch.maxAsked`,
 	"a cache: an entry that is gone is read or made once more": `
 		actors/images/provider.maxCached actors/internal/host.hookPlaces actors/volumes/satoken.maxAccounts
 		cmd/playlet/agent/podlog.mostNames cmd/playlet/agent/spans.maxTraced`,
@@ -73,6 +76,7 @@ var limits = map[string]string{
 		actors/server/cadvisor.noLimit actors/server/containers.maxRefusal actors/server/nodeapi.maxBody
 		actors/server/nodeapi.maxLinks actors/server/nodeapi.mostServices actors/server/nodeapi.mostTailLines
 		actors/shutdown.maxState actors/sources/submit.maxObject actors/sources/url.maxBody actors/sources/url.maxRedirects
+		actors/internal/plugin.maxHeaders actors/internal/plugin.maxText actors/internal/pluginwatch.maxName
 		actors/stats/cgroupstats.mostInterfaces actors/volumes/csi.maxNodeID
 		actors/volumes/csi.maxRecord actors/volumes/kinds.spareRoom
 		cni.maxConfig cni.maxLease cni.maxRecord cni.most config.most config/configfile.maxFileSize config/configfile.maxMisfits

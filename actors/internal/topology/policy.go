@@ -123,6 +123,9 @@ func NewPolicy(name string, m Machine, o Options) (Policy, error) {
 	return Policy{name, m, o}, nil
 }
 
+// Nodes returns the NUMA nodes of the machine; empty with the policy none, which does not read them.
+func (p Policy) Nodes() Mask { return p.machine.Nodes }
+
 // Active reports whether the policy is another than none.
 func (p Policy) Active() bool { return p.name != "" && p.name != PolicyNone }
 

@@ -106,6 +106,10 @@ func (d *Driver) check() error {
 	if len(d.NodeID) > maxNodeID {
 		problems = append(problems, fmt.Sprintf("its ID of this node is longer than %d characters", maxNodeID))
 	}
+	if len(d.Topology) > maxTopology {
+		problems = append(problems, fmt.Sprintf("its topology has more than %d segments", maxTopology))
+		d.Topology = nil
+	}
 	for key, value := range d.Topology {
 		problems = append(problems, validation.IsQualifiedName(key)...)
 		problems = append(problems, validation.IsValidLabelValue(value)...)
@@ -116,8 +120,9 @@ func (d *Driver) check() error {
 	return fmt.Errorf("its name, ID of this node or topology cannot be in the API: %s", strings.Join(problems, "; "))
 }
 
-// maxNodeID is the API's limit of a CSINode's node ID, in bytes.
-const maxNodeID = 192
+// maxNodeID is the API's limit of a CSINode's node ID, in bytes. maxTopology limits a driver's labels of the Node, whose size has
+// a limit.
+const maxNodeID, maxTopology = 192, 64
 
 // Deregister removes the driver that registered with the socket. A driver that has registered with another socket meanwhile
 // stays.

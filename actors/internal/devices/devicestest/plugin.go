@@ -34,6 +34,7 @@ type Plugin struct {
 	server  *grpc.Server
 	devices []*pluginapi.Device
 	changed chan struct{} // closed at the next change
+	sent    bool          // the present devices
 	asked   [][]string    // IDs, by Allocate
 	started [][]string    // IDs, by PreStartContainer
 	status  *registration.RegistrationStatus
@@ -157,7 +158,14 @@ func (p *Plugin) Set(ids ...string) {
 		p.devices = append(p.devices, d)
 	}
 	close(p.changed)
-	p.changed = make(chan struct{})
+	p.changed, p.sent = make(chan struct{}), false
+}
+
+// Sent reports whether the agent was sent the present devices.
+func (p *Plugin) Sent() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sent
 }
 
 // Asked are the devices of each call of Allocate.
@@ -188,6 +196,9 @@ func (p *Plugin) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingSer
 		if err := stream.Send(&pluginapi.ListAndWatchResponse{Devices: devices}); err != nil {
 			return err
 		}
+		p.mu.Lock()
+		p.sent = p.changed == changed
+		p.mu.Unlock()
 		select {
 		case <-changed:
 		case <-stream.Context().Done():
