@@ -277,6 +277,11 @@ func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) e
 	folder := kinds.VolumeFolder(csi.PluginName, volume)
 	target := filepath.Join(folder, csi.MountFolder)
 	r, err := csi.Read(p.Root, folder)
+	if err != nil && c.s != nil {
+		if found := c.s.recordOfMount(ctx, p, folder); found != nil {
+			r, err = *found, nil
+		}
+	}
 	switch {
 	case kinds.IsAbsent(err):
 	case err != nil: // a kubelet was interrupted: a mount stays, because its driver is unknown

@@ -249,19 +249,35 @@ func (s *Storage) checkUse(ctx context.Context, driver *csi.Driver, r csi.Record
 		r.Driver, strings.Join(users, ", "))
 }
 
-// rebuilt returns the record of a block volume from its PersistentVolume. A node may read that while the API server has the pod.
-// Another PersistentVolume may have the name by now. Its volume is in use on the Node only if it is this one.
+// rebuilt returns the record of a block volume from its PersistentVolume. Another PersistentVolume may have the name by now. Its
+// volume is in use on the Node only if it is this one.
 func (s *Storage) rebuilt(ctx context.Context, volume string, lost error) (csi.Record, error) {
-	called := object{"PersistentVolume", volume}
-	pv, err := fetch(ctx, nil, called, s.Client.CoreV1().PersistentVolumes().Get, volume)
-	if err == nil && inTree.IsPVMigratable(pv) {
-		pv, err = inTree.TranslateInTreePVToCSI(klog.Logger{}, pv)
-	}
-	if err == nil && (pv.Spec.CSI == nil || !isBlock(pv) || !s.isOnNode(ctx, s.recordOf(pv))) {
-		err = fmt.Errorf("%s is another volume by now", called)
+	r, err := s.recordByName(ctx, volume, true)
+	if err == nil && !s.isOnNode(ctx, r) {
+		err = errOther(volume)
 	}
 	if err != nil {
 		return csi.Record{}, errors.Join(fmt.Errorf("the record of block device %s is lost: %w", volume, lost), err)
+	}
+	return r, nil
+}
+
+func errOther(volume string) error {
+	return fmt.Errorf("%s is another volume by now", object{"PersistentVolume", volume})
+}
+
+// recordByName returns the record of the CSI PersistentVolume with this name, and an error unless it is a block device, or a file
+// system, as requested. A node may read it while the API server has a pod with it.
+func (s *Storage) recordByName(ctx context.Context, volume string, block bool) (csi.Record, error) {
+	pv, err := fetch(ctx, nil, object{"PersistentVolume", volume}, s.Client.CoreV1().PersistentVolumes().Get, volume)
+	if err == nil && inTree.IsPVMigratable(pv) {
+		pv, err = inTree.TranslateInTreePVToCSI(klog.Logger{}, pv)
+	}
+	if err != nil {
+		return csi.Record{}, err
+	}
+	if pv.Spec.CSI == nil || isBlock(pv) != block {
+		return csi.Record{}, errOther(volume)
 	}
 	return s.recordOf(pv), nil
 }

@@ -1,6 +1,7 @@
 package persistent
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"path/filepath"
@@ -31,6 +32,28 @@ func (s *Storage) mayHave(lost lostRecords, key string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// recordOfMount returns the record of a pod's mount whose own record is lost or damaged, as by a power cut or a kubelet that was
+// killed (kubernetes/kubernetes#108217). The folder has the name of the PersistentVolume, or that of a volume of the pod. The
+// volume of that PersistentVolume counts if it is the staged one whose file system is mounted, or in use on the Node as an
+// attachable one. It returns nil for a folder without a mount, and if none counts: what is mounted then stays.
+func (s *Storage) recordOfMount(ctx context.Context, p kinds.Folder, folder string) *csi.Record {
+	if is, err := p.IsMountPoint(filepath.Join(folder, csi.MountFolder)); err != nil || !is {
+		return nil
+	}
+	uid, volume := filepath.Base(p.Path()), filepath.Base(folder)
+	r, err := s.recordByName(ctx, volume, false)
+	if err != nil {
+		p.Node.Log.Warn("the record of a CSI volume is lost, and no PersistentVolume replaces it", "pod", uid, "volume", volume,
+			"error", err)
+		return nil
+	}
+	staged, _ := s.stagedOn(filepath.Join(uid, folder))
+	if !staged[stagedKey(r)] && (len(staged) > 0 || s.node.Load() == nil || !s.mayBeAttached(ctx, r) || !s.isOnNode(ctx, r)) {
+		return nil
+	}
+	return &r
 }
 
 // stagedOn returns the staged volumes with the device of a pod's mount, and whether the mount is of their file system or of a

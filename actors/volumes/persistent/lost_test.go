@@ -8,11 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	api "github.com/container-storage-interface/spec/lib/go/csi"
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
 	"github.com/playlet-dev/playlet/actors/volumes/persistent"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // lostNode has two attached volumes that are staged, each a file system of its own. Pod a has one of them without a readable
@@ -112,5 +117,56 @@ func TestLostRecord_OfAStagedVolume(t *testing.T) {
 	s.Observe(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{"of the Node"}}})
 	if got, err := s.InUse(t.Context()); err == nil || !slices.Equal(got, []v1.UniqueVolumeName{unique("h0"), "of the Node"}) {
 		t.Errorf("in use: %v, %v, want all and an error", got, err)
+	}
+}
+
+// A mount whose record a power cut has damaged is undone by its driver if the PersistentVolume of its name is surely the same
+// volume: by the staged file system, or by the Node's list. Otherwise it stays.
+func TestLostRecord_Again(t *testing.T) {
+	for name, c := range map[string]struct {
+		can    []api.NodeServiceCapability_RPC_Type
+		attach bool
+		handle string // of the PersistentVolume by then
+		undone bool
+	}{
+		"staged":          {[]api.NodeServiceCapability_RPC_Type{csi.Stages}, false, "h", true},
+		"staged, other":   {[]api.NodeServiceCapability_RPC_Type{csi.Stages}, false, "other", false},
+		"attached":        {nil, true, "h", true},
+		"attached, other": {nil, true, "other", false},
+		"neither":         {nil, false, "h", false},
+	} {
+		for damage, lose := range map[string]func(path string) error{
+			"lost": os.Remove, "empty": func(path string) error { return os.Truncate(path, 0) },
+		} {
+			t.Run(name+", "+damage, func(t *testing.T) {
+				objects := append(bound("c", csiSource("h")), attachRequired(c.attach), &storagev1.VolumeAttachment{
+					ObjectMeta: metav1.ObjectMeta{Name: persistent.AttachmentName("h", testDriver, "n")},
+					Status:     storagev1.VolumeAttachmentStatus{Attached: true}})
+				n := storageNode(t, objects...)
+				d := startDriver(t, n, &csitest.Driver{Can: c.can})
+				n.storage.Observe(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{attachedName},
+					VolumesAttached: []v1.AttachedVolume{{Name: attachedName}}}})
+				n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
+				folder := n.Pod("a", "volumes/kubernetes.io~csi/pv-c")
+				if !slices.Contains(d.Calls(), "Publish h") {
+					t.Fatalf("calls %v, want a mount", d.Calls())
+				}
+				must(t, lose(filepath.Join(folder, csi.RecordFile)))
+				volumes := n.storage.Client.CoreV1().PersistentVolumes()
+				pv, err := volumes.Get(t.Context(), "pv-c", metav1.GetOptions{})
+				must(t, err)
+				pv = pv.DeepCopy()
+				pv.Spec.CSI.VolumeHandle = c.handle
+				_, err = volumes.Update(t.Context(), pv, metav1.UpdateOptions{})
+				must(t, err)
+				left := n.Unmounted("a")
+				if undone := left.Left == "" && !exists(t, folder); undone != c.undone {
+					t.Errorf("undone: %v, want %v: %+v after %v", undone, c.undone, left, d.Calls())
+				}
+				if got := strings.Contains(strings.Join(d.Calls(), " "), "Unpublish"); got != c.undone {
+					t.Errorf("calls %v, want Unpublish: %v", d.Calls(), c.undone)
+				}
+			})
+		}
 	}
 }

@@ -242,9 +242,10 @@ func TestUnmountPod_OtherMounts(t *testing.T) {
 	}
 }
 
-// A volume that is mounted without a record stays published: a driver may have it.
+// A volume that is mounted without a record stays published if no PersistentVolume replaces the record: a driver may have it.
 func TestUnmountPod_MountWithoutARecord(t *testing.T) {
 	n, _, target := attachedNode(t, csi.Stages)
+	must(t, n.storage.Client.CoreV1().PersistentVolumes().Delete(t.Context(), "pv-c", metav1.DeleteOptions{}))
 	must(t, os.Remove(filepath.Join(filepath.Dir(target), csi.RecordFile)))
 	if left := n.Unmounted("a"); !left.Published || !strings.Contains(left.Left, target) {
 		t.Errorf("got %+v, want a published volume and %s named", left, target)
