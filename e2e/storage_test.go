@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,6 +80,9 @@ func TestPersistentVolumes(t *testing.T) {
 	}
 	boundClaim(t, c, ns, "claim", of("one"), nil)
 	boundClaim(t, c, ns, "local", corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: local}}, nil)
+	_, err = c.Admin.CoreV1().PersistentVolumes().Patch(t.Context(), ns+"-local", types.MergePatchType,
+		[]byte(`{"metadata": {"annotations": {"pv.beta.kubernetes.io/gid": "4711"}}}`), metav1.PatchOptions{})
+	must(t, err)
 	pod := create(t, c, ns, n.Name, manifest(s, "p", strings.ReplaceAll(`
 terminationGracePeriodSeconds: 1
 containers:
@@ -108,6 +112,12 @@ volumes:
 	must(t, d.Start(a.RootDir))
 	defer d.Stop()
 	awaitAPIPod(t, c, ns, "p", ready)
+	awaitAPIPod(t, c, ns, "p", func(p *corev1.Pod) error {
+		if u := p.Status.ContainerStatuses[0].User; u == nil || u.Linux == nil || !slices.Contains(u.Linux.SupplementalGroups, 4711) {
+			return fmt.Errorf("its user is %+v, want the group of the local volume", u)
+		}
+		return nil
+	})
 	await(t, func() error {
 		for _, file := range []string{filepath.Join(d.Data, "one", "x"), filepath.Join(d.Data, "two", "x"), filepath.Join(local, "x")} {
 			if _, err := os.Stat(file); err != nil {

@@ -45,6 +45,8 @@ type RunContainer struct {
 	Volumes   map[string]string // host paths by volume name
 	// Mounts are the volumes that must be mounted at their path, or the container is not started; see VolumesMounted.
 	Mounts map[string]bool
+	// Groups are supplemental groups besides those of the pod; see VolumesMounted.
+	Groups []int64
 	// ImageVolumes are the runtime's IDs of the images that are mounted as volumes, by volume name.
 	ImageVolumes map[string]string
 	// Adopt is the container that already stands for this attempt: created, running or exited. With one that has exited, the

@@ -21,6 +21,8 @@ type VolumesMounted struct {
 	Paths map[string]string
 	// Mounts are the volumes with a mount of their own at their path in the pod's folder. Nil: none. Immutable.
 	Mounts map[string]bool
+	// Groups are supplemental groups of the containers, from an annotation of PersistentVolumes. Sorted, immutable.
+	Groups []int64
 }
 
 // VolumesFailed reports that a volume is not mounted. The volumes actor retries, with back-off or when the wait may be over, and

@@ -229,8 +229,9 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 		return nil, nil, err
 	}
 	params := translate.ContainerParams{
-		RestartCount: w.Attempt, Users: users, ImageRef: w.ImageRef, Env: env, Mounts: mounts, TargetID: w.TargetID,
-		Devices: append(given.Devices, blocks...), CDIDevices: given.CDIDevices,
+		RestartCount: w.Attempt, Users: users, ImageRef: w.ImageRef, Env: env, Mounts: mounts, Groups: w.Groups,
+		TargetID: w.TargetID,
+		Devices:  append(given.Devices, blocks...), CDIDevices: given.CDIDevices,
 		Annotations: map[string]string{cri.AnnotationBackoff: strconv.Itoa(w.BackOff),
 			cri.AnnotationRootDir: h.RootDir},
 	}

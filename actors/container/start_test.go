@@ -2,6 +2,7 @@ package container
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,9 +32,12 @@ func TestAContainerCarriesTheResourcesItWasMadeWith(t *testing.T) {
 		Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("0.25")},
 	}})
 	done := start(t.Context(), h, messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image",
-		Sandbox: sandbox(t, h, pod, 0)})
+		Sandbox: sandbox(t, h, pod, 0), Groups: []int64{70}})
 	if done.fact == nil || done.reason != nil {
 		t.Fatalf("%+v", done)
+	}
+	if user := done.fact.User; user == nil || !slices.Equal(user.Groups, []int64{70}) {
+		t.Errorf("its user is %+v, want the group 70", user)
 	}
 	var got v1.ResourceRequirements
 	text := done.fact.Annotations[cri.AnnotationResources]

@@ -65,6 +65,7 @@ type volumes struct {
 	answeredAt time.Time
 	paths      map[string]string
 	mounts     map[string]bool // see messages.VolumesMounted
+	groups     []int64         // the same
 	reason     *messages.Reason
 	failed     map[string]messages.Reason // by volume, as recorded in Events
 }

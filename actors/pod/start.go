@@ -115,8 +115,8 @@ func (m *Machine) sendRun(c *known.Container) {
 func (m *Machine) desiredRun(c *known.Container) messages.RunContainer {
 	return messages.RunContainer{
 		Pod: m.Pod, Container: c.Spec, Attempt: c.Attempt, ImageRef: c.Image.Ref, Volumes: m.volumes.paths,
-		Mounts: m.volumes.mounts, ImageVolumes: c.Image.Volumes, BackOff: c.Backoff.Step, Order: m.Wanted.Order,
-		Round: m.rounds.Now, Generation: c.Generation, TargetID: m.TargetID(c),
+		Mounts: m.volumes.mounts, Groups: m.volumes.groups, ImageVolumes: c.Image.Volumes, BackOff: c.Backoff.Step,
+		Order: m.Wanted.Order, Round: m.rounds.Now, Generation: c.Generation, TargetID: m.TargetID(c),
 	}
 }
 

@@ -443,12 +443,13 @@ func TestStart_UnmountedVolume(t *testing.T) {
 	if r := a.machine.waiting(); r == nil || r.Code != messages.ReasonFailedMount {
 		t.Errorf("the pod waits for %+v, want the failed mount", r)
 	}
-	a.hears(messages.VolumesMounted{UID: "u1", Mounts: map[string]bool{"v": true}})
+	a.hears(messages.VolumesMounted{UID: "u1", Mounts: map[string]bool{"v": true}, Groups: []int64{7}})
 	a.take()
 	a.observes(a.sandboxFacts())
 	a.passes(time.Minute)
 	a.hears(pulled("c0", "image"))
-	if runs := sentOf[messages.RunContainer](a.take()); len(runs) != 1 || !runs[0].Mounts["v"] {
-		t.Errorf("got %+v, want another run, with the volume's mount", runs)
+	runs = sentOf[messages.RunContainer](a.take())
+	if len(runs) != 1 || !runs[0].Mounts["v"] || !slices.Equal(runs[0].Groups, []int64{7}) {
+		t.Errorf("got %+v, want another run, with the volume's mount and group", runs)
 	}
 }

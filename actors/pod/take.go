@@ -20,7 +20,7 @@ func (m *Machine) take(msg any) {
 		m.takeService(v.Service)
 	case messages.VolumesMounted:
 		m.answered("mount", "")
-		m.volumes = volumes{mounted: true, answeredAt: m.now, paths: v.Paths, mounts: v.Mounts}
+		m.volumes = volumes{mounted: true, answeredAt: m.now, paths: v.Paths, mounts: v.Mounts, groups: v.Groups}
 		m.NoPlace = nil
 	case messages.VolumesFailed:
 		v.Reason.Volume = v.Volume

@@ -183,7 +183,8 @@ func (a *actor) reported(ctx supervisors.Context, r report) {
 			ctx.Tell(to, m)
 		}
 		if len(failed) == 0 {
-			ctx.Tell(to, messages.VolumesMounted{UID: r.Key, Paths: r.Actual.paths(), Mounts: r.Actual.mounts()})
+			ctx.Tell(to, messages.VolumesMounted{UID: r.Key, Paths: r.Actual.paths(), Mounts: r.Actual.mounts(),
+				Groups: r.Actual.groups()})
 		} else if r.Actual.mayGoOn() { // the wait for others ended during the mount
 			a.volumes.Touch(ctx, r.Key)
 		}

@@ -29,6 +29,7 @@ type volumeOutcome struct {
 	path   string
 	mounts bool // something is mounted at the path
 	err    error
+	group  *int64    // a supplemental group of the containers
 	renew  time.Time // when to mount it again; zero: after a change
 	events []messages.RecordEvent
 }
@@ -137,6 +138,7 @@ func (d disk) mountOne(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volum
 	out.err = d.inFolder(kinds.MakePod, uid, pod, func(folder kinds.Folder) error {
 		folder.RenewAt = out.renewAt
 		folder.Record = func(events ...messages.RecordEvent) { out.events = append(out.events, events...) }
+		folder.SetGroup = func(group int64) { out.group = &group }
 		folder.SetPlugin = func(plugin string) { out.plugin = plugin }
 		if out.path, err = p.Mount(ctx, folder, v); err != nil {
 			return err

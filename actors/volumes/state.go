@@ -30,6 +30,7 @@ type volumeState struct {
 	path string
 	// mounts is set if something is mounted at the path, which is in the pod's folder.
 	mounts bool
+	group  *int64    // a supplemental group of the containers; nil: none
 	err    error     // of the last mount
 	fails  int       // consecutive failures
 	quiet  bool      // the error is normal, or was reported before
@@ -65,6 +66,17 @@ func (s state) mounts() (out map[string]bool) {
 	return out
 }
 
+// groups returns the supplemental groups of the mounted volumes.
+func (s state) groups() (out []int64) {
+	for _, v := range s.volumes {
+		if v.group != nil && v.err == nil {
+			out = append(out, *v.group)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // isServed reports whether a volume is mounted from a server, which may hang when the volume is unmounted.
 func (s state) isServed() bool {
 	for _, v := range s.volumes {
@@ -95,7 +107,7 @@ func (s state) after(out mountOutcome, now time.Time) state {
 
 // after returns the state of a volume after a mount.
 func (v volumeState) after(o volumeOutcome, now time.Time) volumeState {
-	next := volumeState{path: o.path, mounts: o.mounts, err: o.err, again: o.renew, since: now}
+	next := volumeState{path: o.path, mounts: o.mounts, group: o.group, err: o.err, again: o.renew, since: now}
 	if o.err == nil {
 		return next
 	}

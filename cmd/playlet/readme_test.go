@@ -31,7 +31,6 @@ var missings = []missing{
 	{area: "volumes", phrase: "SELinux mount options", gates: []string{"SELinuxMount"}},
 	{area: "volumes", phrase: "certificates of pods and trust bundles", onlyDetail: true,
 		fields: []string{"volumes[].projected.sources[].podCertificate", "volumes[].projected.sources[].clusterTrustBundle"}},
-	{area: "volumes", phrase: "the annotation `pv.beta.kubernetes.io/gid` of volumes", onlyDetail: true},
 	{area: "volumes", phrase: "attaching without the attach/detach controller", onlyDetail: true},
 	{area: "API", phrase: "of cAdvisor: process lists, summaries, `/spec` and `/storage` of v2.1",
 		detail: "of cAdvisor's API: process lists, summaries, `/spec` and `/storage` of v2.1, which its Go clients do not ask for"},

@@ -22,6 +22,8 @@ type ContainerParams struct {
 	Env []EnvVar
 	// Mounts holds all mounts, including the termination log and /etc/hosts.
 	Mounts []*runtimeapi.Mount
+	// Groups are supplemental groups besides those of the pod: its volumes have them.
+	Groups []int64
 	// Users is the pod's user namespace; nil: the host's.
 	Users      *runtimeapi.UserNamespace
 	Devices    []*runtimeapi.Device

@@ -66,7 +66,7 @@ func containerSecurityContext(
 		return nil, err
 	}
 	out.NamespaceOptions = namespaces(pod, p.Users)
-	out.SupplementalGroups, out.SupplementalGroupsPolicy, err = groups(pod)
+	out.SupplementalGroups, out.SupplementalGroupsPolicy, err = groups(pod, p.Groups...)
 	return out, err
 }
 
@@ -86,8 +86,9 @@ func sandboxSecurityContext(pod *v1.Pod, users *runtimeapi.UserNamespace) (*runt
 	return out, err
 }
 
-// groups returns fsGroup and then supplementalGroups. The API and the CRI use the same names for the policies (KEP-3619).
-func groups(pod *v1.Pod) ([]int64, runtimeapi.SupplementalGroupsPolicy, error) {
+// groups returns fsGroup, then supplementalGroups, and then those of more that the pod does not have. The API and the CRI use the
+// same names for the policies (KEP-3619).
+func groups(pod *v1.Pod, more ...int64) ([]int64, runtimeapi.SupplementalGroupsPolicy, error) {
 	sc := podSecurityContext(pod)
 	var list []int64
 	if sc.FSGroup != nil {
@@ -98,7 +99,13 @@ func groups(pod *v1.Pod) ([]int64, runtimeapi.SupplementalGroupsPolicy, error) {
 	if !ok {
 		return nil, 0, fmt.Errorf("supplementalGroupsPolicy %q is not supported", policy)
 	}
-	return append(list, sc.SupplementalGroups...), runtimeapi.SupplementalGroupsPolicy(value), nil
+	list = append(list, sc.SupplementalGroups...)
+	for _, g := range more {
+		if !slices.Contains(list, g) {
+			list = append(list, g)
+		}
+	}
+	return list, runtimeapi.SupplementalGroupsPolicy(value), nil
 }
 
 // namespaces returns the namespaces that the pod's processes share. The user namespace is nil for the host's.

@@ -3,6 +3,7 @@ package translate
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -202,6 +203,25 @@ func TestConfigErrors(t *testing.T) {
 		_, err = NewSandboxConfig(pod, node, SandboxParams{})
 		if _, ok := errors.AsType[*ConfigError](err); !ok || strings.Contains(err.Error(), "web") {
 			t.Errorf("%s, sandbox: %v", name, err)
+		}
+	}
+}
+
+// A container has the groups of its volumes after the pod's own, each once.
+func TestNewContainerConfig_GroupsOfVolumes(t *testing.T) {
+	pod := loadPod(t, "testdata/translation/plain.yaml")
+	for want, sc := range map[string]*v1.PodSecurityContext{
+		"[5 6]":     nil,
+		"[2 3 5 6]": {FSGroup: new(int64(2)), SupplementalGroups: []int64{3, 5}},
+	} {
+		pod.Spec.SecurityContext = sc
+		config, err := NewContainerConfig(pod, &pod.Spec.Containers[0], recordedNodes()["cgroupv1"],
+			ContainerParams{Groups: []int64{5, 6}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(config.Linux.SecurityContext.SupplementalGroups); got != want {
+			t.Errorf("got the groups %s, want %s", got, want)
 		}
 	}
 }

@@ -35,7 +35,10 @@ func (c claim) Mount(ctx context.Context, p kinds.Folder, v *v1.Volume) (string,
 		return "", kinds.Permanent("claims need an API server")
 	}
 	path, err := c.s.mountClaim(ctx, p, v)
-	return c.s.keepMounted(p, v.Name, path, err)
+	if path, err = c.s.keepMounted(p, v.Name, path, err); err == nil {
+		c.s.setGroup(p, v.Name)
+	}
+	return path, err
 }
 
 func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) (path string, err error) {
@@ -46,7 +49,10 @@ func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) 
 			return "", err
 		}
 	}
-	defer func() { s.cacheClaim(p.Pod.UID, v.Name, c, pv, err) }()
+	defer func() {
+		s.cacheClaim(p.Pod.UID, v.Name, c, pv, err)
+		s.recordGroup(p, v.Name, pv)
+	}()
 	readOnly := v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
 	switch {
 	case pv.Spec.CSI != nil:

@@ -18,6 +18,7 @@ type podVolume struct {
 	wants     string // its unique name if it has to be attached
 	progress  progress
 	size      int64  // to which it was grown here, or cannot grow while in use, in bytes; 0: unknown
+	group     string // the annotation of its PersistentVolume, as last read; see groups.go
 	trouble   string // the last error of checking or publishing it again
 
 	waits time.Time // since when it has waited to be attached; zero: it does not wait
