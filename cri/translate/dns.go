@@ -219,8 +219,9 @@ func ResolvConfProblem(path, clusterDomain string) string {
 	return ""
 }
 
-// ParseResolvConf reads nameserver, search and options lines and ignores the rest. Servers add up; the last search line counts,
-// and the last option of a name. Search domains lose their closing dot and "." itself is dropped, so that none counts twice
+// ParseResolvConf reads nameserver, search, domain and options lines and ignores the rest. Servers add up; the last search line
+// counts, and the last option of a name. The domain counts without a search line, as for the machine itself (resolv.conf(5)); a
+// kubelet ignores it (kubernetes/kubernetes#110357). Search domains lose their closing dot and "." itself is dropped, so that none counts twice
 // against the limits.
 func ParseResolvConf(r io.Reader) (ResolvConf, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxResolvConf+1))
@@ -231,6 +232,8 @@ func ParseResolvConf(r io.Reader) (ResolvConf, error) {
 		return ResolvConf{}, fmt.Errorf("more than %d bytes", maxResolvConf)
 	}
 	var conf ResolvConf
+	var domain []string
+	searches := false
 	for line := range strings.SplitSeq(string(text), "\n") {
 		fields := strings.Fields(line)
 		if len(fields) == 0 {
@@ -243,17 +246,26 @@ func ParseResolvConf(r io.Reader) (ResolvConf, error) {
 			}
 			conf.Servers = append(conf.Servers, fields[1])
 		case "search":
-			conf.Searches = nil
-			for _, domain := range fields[1:] {
-				if domain != "." {
-					conf.Searches = append(conf.Searches, strings.TrimSuffix(domain, "."))
-				}
-			}
+			conf.Searches, searches = searchDomains(fields[1:]), true
+		case "domain":
+			domain = searchDomains(fields[1:min(len(fields), 2)])
 		case "options":
 			for _, option := range fields[1:] {
 				conf.Options = setOption(conf.Options, option)
 			}
 		}
 	}
+	if !searches {
+		conf.Searches = domain
+	}
 	return conf, nil
+}
+
+func searchDomains(fields []string) (out []string) {
+	for _, domain := range fields {
+		if domain != "." {
+			out = append(out, strings.TrimSuffix(domain, "."))
+		}
+	}
+	return out
 }

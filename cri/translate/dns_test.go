@@ -121,6 +121,22 @@ options ndots:4
 	}
 }
 
+// The domain line is the search list of a file that has none, as for the machine itself.
+func TestParseResolvConf_Domain(t *testing.T) {
+	for text, want := range map[string][]string{
+		"domain home.example. x\nnameserver 192.0.2.1\n": {"home.example"},
+		"domain old.example\ndomain home.example\n":      {"home.example"},
+		"domain .\n": nil,
+		"domain\n":   nil,
+		"search a.example\ndomain home.example\n": {"a.example"},
+		"search .\ndomain home.example\n":         nil,
+	} {
+		if got, err := ParseResolvConf(strings.NewReader(text)); err != nil || !reflect.DeepEqual(got.Searches, want) {
+			t.Errorf("%q: got %q (%v), want %q", text, got.Searches, err, want)
+		}
+	}
+}
+
 func TestReadResolvConf(t *testing.T) {
 	if got, err := ReadResolvConf(""); err != nil || !reflect.DeepEqual(got, ResolvConf{}) {
 		t.Errorf("%v, %v", got, err)
