@@ -1,5 +1,5 @@
 // Package shutdown is the actor "shutdown": while the machine shuts down it ends the pods, group by group of their priorities,
-// and lets the shutdown go on when that is done or the time is up.
+// and lets the shutdown go on when that is done and the API server has their statuses, or the time is up.
 //
 // The inhibitor lock, and the state of the shutdown, belong to the process (Logind), so that a restart of the actor does not
 // release the lock. pods records the failures on disk before it ends any pod, so that a restarted agent continues. The times
@@ -37,6 +37,9 @@ type Options struct {
 	Groups    []Group
 	Inhibitor Inhibitor
 	Board     *board.Board
+	// Unwritten returns the number of pods whose statuses an API server that answers lacks. It is called concurrently. nil: there
+	// is no API server.
+	Unwritten func() int
 	// StatePath is where the times of the last shutdown are kept.
 	StatePath string
 	// State publishes the reason why shutdowns are not delayed; nil publishes none.
@@ -47,6 +50,9 @@ const (
 	reportEvery = 10 * time.Second
 	awaitLimit  = time.Hour
 	retryAfter  = time.Minute // where logind cannot be reached
+	// statusLimit is how long a shutdown waits for the last statuses of its pods, and lookEvery the interval of the looks.
+	statusLimit = 5 * time.Second
+	lookEvery   = 100 * time.Millisecond
 )
 
 // New is the constructor of the actor.
@@ -61,7 +67,8 @@ type actor struct {
 	group    int // that is being ended
 	// generation counts shutdowns. Messages of an earlier, cancelled one are dropped.
 	generation int
-	reported   string // the last trouble with logind
+	began      time.Time // when pods began to end
+	reported   string    // the last trouble with logind
 }
 
 type (
@@ -75,6 +82,7 @@ type (
 		generation int
 		remaining  int // pods that have not ended in time
 	}
+	statusesWritten struct{ generation int }
 	// done is the end of work that nothing waits for.
 	done struct {
 		trouble string // the last logged error
@@ -107,6 +115,10 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 				a.opts.Groups[a.group].Priority)
 		}
 		a.end(ctx, a.group+1)
+	case statusesWritten:
+		if m.generation == a.generation {
+			a.release(ctx)
+		}
 	case done:
 		if m.err != nil {
 			ctx.Log().Warn(m.trouble, "error", m.err)
@@ -151,7 +163,8 @@ func (a *actor) onObserved(ctx supervisors.Context, m observed) {
 		ctx.Tell(messages.Events, messages.NodeEvent(node, v1.EventTypeNormal, messages.EventShutdown, event, ctx.Now()))
 		if a.underway {
 			ctx.Log().Warn("the machine is shutting down: pods are ended", "within", total(a.opts.Groups))
-			a.keepTimes(ctx, ctx.Now(), time.Time{})
+			a.began = ctx.Now()
+			a.keepTimes(ctx, a.began, time.Time{})
 			a.end(ctx, 0)
 		} else {
 			ctx.Log().Warn("the machine's shutdown was cancelled: new pods are admitted again, and static ones that were ended " +
@@ -170,12 +183,8 @@ func (a *actor) report(ctx supervisors.Context) {
 func (a *actor) end(ctx supervisors.Context, group int) {
 	a.group = group
 	if group == len(a.opts.Groups) {
-		ctx.Log().Info("the machine's shutdown goes on")
 		a.keepTimes(ctx, time.Time{}, ctx.Now())
-		release := a.opts.Inhibitor.Release
-		ctx.Do(supervisors.Work{Name: "let the shutdown go on", Timeout: reportEvery, Run: func(context.Context) any {
-			return done{"could not let the machine's shutdown go on", release()}
-		}})
+		a.awaitStatuses(ctx)
 		return
 	}
 	a.evict(ctx)
@@ -194,6 +203,38 @@ func (a *actor) end(ctx supervisors.Context, group int) {
 				}
 			}
 		}})
+}
+
+// awaitStatuses waits until the API server has the last statuses of the pods, for a part of the time that is left. With the
+// network gone, others would take the pods for running until the machine is back (kubernetes/kubernetes#112443). The API server
+// may be one of the pods.
+func (a *actor) awaitStatuses(ctx supervisors.Context) {
+	unwritten, rest := a.opts.Unwritten, min(statusLimit, a.began.Add(total(a.opts.Groups)).Sub(ctx.Now()))
+	if unwritten == nil || rest <= 0 {
+		a.release(ctx)
+		return
+	}
+	generation := a.generation
+	ctx.Do(supervisors.Work{Name: "await the statuses of ended pods", Timeout: rest, Run: func(ctx context.Context) any {
+		look := time.NewTicker(lookEvery)
+		defer look.Stop()
+		for first := true; first || unwritten() > 0; first = false { // the last one is on its way
+			select {
+			case <-look.C:
+			case <-ctx.Done():
+				return statusesWritten{generation}
+			}
+		}
+		return statusesWritten{generation}
+	}})
+}
+
+func (a *actor) release(ctx supervisors.Context) {
+	ctx.Log().Info("the machine's shutdown goes on")
+	release := a.opts.Inhibitor.Release
+	ctx.Do(supervisors.Work{Name: "let the shutdown go on", Timeout: reportEvery, Run: func(context.Context) any {
+		return done{"could not let the machine's shutdown go on", release()}
+	}})
 }
 
 // evict ends the pods of the group, and later arrivals in earlier groups.

@@ -217,3 +217,50 @@ func TestShutdown_Events(t *testing.T) {
 		t.Errorf("events %q, want %q", got, want)
 	}
 }
+
+// The shutdown goes on once the API server has the last statuses of the pods, or when the time is up. One that was cancelled
+// meanwhile keeps the lock.
+func TestShutdown_AwaitsStatuses(t *testing.T) {
+	const statuses, goOn = "await the statuses", "let the shutdown go on"
+	for name, c := range map[string]struct {
+		unwritten []int // by look
+		after     time.Duration
+		cancel    bool
+		looks     int
+	}{
+		"written at once":      {[]int{0}, 0, false, 1},
+		"written later":        {[]int{2, 1, 0}, 0, false, 3},
+		"no time left":         {nil, 30 * time.Second, false, 0},
+		"cancelled meanwhile":  {[]int{0}, 0, true, 1},
+		"without an APIServer": {nil, 0, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, looks := begin(t), 0
+			o := Options{NodeName: "n1", Groups: twoGroups, Inhibitor: r.login, Board: r.board}
+			if name != "without an APIServer" {
+				o.Unwritten = func() int { looks++; return c.unwritten[min(looks, len(c.unwritten))-1] }
+			}
+			r.Kit = supervisortest.New(t, messages.Shutdown, New(o)("shutdown"))
+			r.login.under = true
+			r.works(await)
+			r.Advance(c.after)
+			r.works(end)
+			r.works(end)
+			if c.looks > 0 {
+				if c.cancel {
+					r.login.under = false
+					r.works(await)
+				}
+				r.works(statuses)
+			}
+			if releases := slices.ContainsFunc(r.Work, func(w supervisors.Work) bool { return w.Name == goOn }); releases == c.cancel {
+				t.Errorf("the shutdown goes on: %v, want %v", releases, !c.cancel)
+			} else if releases {
+				r.works(goOn)
+			}
+			if want := map[bool]int{false: 1, true: 0}[c.cancel]; r.login.released != want || looks != c.looks {
+				t.Errorf("released %d times after %d looks, want %d after %d", r.login.released, looks, want, c.looks)
+			}
+		})
+	}
+}

@@ -89,6 +89,21 @@ func newMachine(node string, random func() float64) *machine {
 	}
 }
 
+// unwritten returns the number of writes in progress, and of statuses that wait for their first one; 0 while the API server takes
+// none.
+func (b *machine) unwritten() int64 {
+	if b.server.failures > 0 {
+		return 0
+	}
+	n := int64(b.busy)
+	for l := range b.todo {
+		if l.next.verb == patchStatus && l.failures == 0 {
+			n++
+		}
+	}
+	return n
+}
+
 func apiKey(uid string) string                { return "pod/" + uid }
 func staticKey(namespace, name string) string { return "static/" + namespace + "/" + name }
 

@@ -534,3 +534,29 @@ func BenchmarkOneOfManyChanges(b *testing.B) {
 		})
 	}
 }
+
+// Statuses that wait or are being written count as unwritten, unless the API server takes none.
+func TestMachine_Unwritten(t *testing.T) {
+	m := newModel()
+	m.put(object("web", "u"))
+	b := aMachine(m.list()[0])
+	want := func(n int64, when string) {
+		t.Helper()
+		if got := b.unwritten(); got != n {
+			t.Errorf("%s: got %d unwritten, want %d", when, got, n)
+		}
+	}
+	want(0, "at first")
+	b.setDesired(desired(m.list()[0], statusOf(true, 0)))
+	b.refresh(noon)
+	want(1, "waiting")
+	j := only(t, b, noon)
+	want(1, "in progress")
+	b.handleResult(noon, failing(j, &net.OpError{Op: "dial", Err: errors.New("refused")}))
+	b.refresh(noon)
+	want(0, "without an API server")
+	j = only(t, b, noon.Add(time.Minute))
+	b.handleResult(noon.Add(time.Minute), m.answered(t, j))
+	b.refresh(noon.Add(time.Minute))
+	want(0, "written")
+}

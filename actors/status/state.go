@@ -33,7 +33,13 @@ func (t Trouble) String() string {
 
 // State holds the current failures, for readers that must not wait for the actor. The zero value has none. Safe for
 // concurrent use.
-type State struct{ p atomic.Pointer[[]Trouble] }
+type State struct {
+	p         atomic.Pointer[[]Trouble]
+	unwritten atomic.Int64
+}
+
+// Unwritten returns the number of pods with a write that waits or is in progress; 0 if the API server takes none.
+func (s *State) Unwritten() int { return int(s.unwritten.Load()) }
 
 // Load returns the current failures: the one that affects all pods first, then by pod name. It must not be changed.
 func (s *State) Load() []Trouble {

@@ -132,6 +132,7 @@ func (a *actor) advance(ctx supervisors.Context) {
 		a.timer = ctx.After(again.Sub(ctx.Now()), timerFired{})
 	}
 	a.opts.State.store(a.machine.troubles())
+	a.opts.State.unwritten.Store(a.machine.unwritten())
 	a.forget()
 }
 

@@ -221,8 +221,8 @@ func ResolvConfProblem(path, clusterDomain string) string {
 
 // ParseResolvConf reads nameserver, search, domain and options lines and ignores the rest. Servers add up; the last search line
 // counts, and the last option of a name. The domain counts without a search line, as for the machine itself (resolv.conf(5)); a
-// kubelet ignores it (kubernetes/kubernetes#110357). Search domains lose their closing dot and "." itself is dropped, so that none counts twice
-// against the limits.
+// kubelet ignores it (kubernetes/kubernetes#110357). Search domains lose their closing dot and "." itself is dropped, so that
+// none counts twice against the limits.
 func ParseResolvConf(r io.Reader) (ResolvConf, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxResolvConf+1))
 	if err != nil {

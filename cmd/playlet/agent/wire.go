@@ -61,7 +61,7 @@ func (a *Agent) wire() rows {
 		"resources":    wireResources(node, host, machine.groups, board),
 		"logs":         wireLogs(node, runtime.client, host.Ops),
 		"eviction":     wireEviction(node, machine, runtime.state, board, o.figures, cluster),
-		"shutdown":     wireShutdown(node, machine, board),
+		"shutdown":     wireShutdown(node, machine, board, cluster),
 		"stats":        stats.New(o.figures),
 		"registration": wireRegistration(node, host, cluster, machine, runtime, a.listeners.NodePort()),
 		"pods":         wirePods(node, host, machine.reader, board, o.names),
@@ -189,15 +189,19 @@ func wireEviction(node *config.Node, m *machine, state *runtime.State, board *po
 }
 
 // wireShutdown binds the actor that ends the pods when the machine shuts down, where the configuration gives them time for that.
-func wireShutdown(node *config.Node, m *machine, board *pods.Board) supervisors.Constructor {
+func wireShutdown(node *config.Node, m *machine, board *pods.Board, c *cluster) supervisors.Constructor {
 	groups := shutdownGroups(node)
 	if len(groups) == 0 {
 		return nil
 	}
-	return shutdown.New(shutdown.Options{
+	o := shutdown.Options{
 		NodeName: node.NodeName, Groups: groups, Inhibitor: m.inhibitor, Board: board,
 		StatePath: shutdown.StatePath(node.RootDir), State: &m.shutdown,
-	})
+	}
+	if c != nil {
+		o.Unwritten = c.statuses.Unwritten
+	}
+	return shutdown.New(o)
 }
 
 // sourcesOf are the sources that the configuration switches on, the one that wins a name first.
