@@ -209,6 +209,15 @@ func (c *cursor) close() error {
 	return err
 }
 
+// maxWatches limits the instances of inotify. The machine has 128 for all processes of root, those in containers included: more
+// readers than that would make applications fail (k0sproject/k0s#8113). Further readers look at their folders once a second.
+const maxWatches = 16
+
+// watches has one element for each instance in use.
+var watches = make(chan struct{}, maxWatches)
+
+var errManyWatches = errors.New("there are as many watches as may be")
+
 // watch reports changes of files in a folder (inotify(7)).
 type watch struct {
 	f     *os.File
@@ -216,6 +225,16 @@ type watch struct {
 }
 
 func newWatch(dir Dir) (w *watch, err error) {
+	select {
+	case watches <- struct{}{}:
+	default:
+		return nil, errManyWatches
+	}
+	defer func() {
+		if err != nil {
+			<-watches
+		}
+	}()
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, err
@@ -242,4 +261,7 @@ func (w *watch) wait(ctx context.Context, most time.Duration) {
 	_, _ = w.f.Read(w.space)
 }
 
-func (w *watch) close() error { return w.f.Close() }
+func (w *watch) close() error {
+	<-watches
+	return w.f.Close()
+}

@@ -273,3 +273,43 @@ func TestRead_OfABusyContainer(t *testing.T) {
 		})
 	}
 }
+
+// Readers over the limit of watches follow a log, too, and each reader returns its watch.
+func TestFollow_WithoutAWatch(t *testing.T) {
+	f := newFolder(t)
+	follow := func(lines int) {
+		t.Helper()
+		f.write(lines)
+		r := f.follow(Options{})
+		f.write(1)
+		for deadline := time.Now().Add(waitLimit); !r.has(f.line); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("it waits for line %d: %q", f.line, r.out.String())
+			}
+		}
+		r.end()
+		f.must(<-r.done)
+	}
+	for range 2 * maxWatches {
+		w, err := newWatch(f.dir)
+		f.must(err)
+		f.must(w.close())
+	}
+	var taken []*watch
+	for len(watches) < maxWatches {
+		w, err := newWatch(f.dir)
+		f.must(err)
+		taken = append(taken, w)
+	}
+	if _, err := newWatch(f.dir); !errors.Is(err, errManyWatches) {
+		t.Errorf("got %v for one more watch", err)
+	}
+	follow(1)
+	for _, w := range taken {
+		f.must(w.close())
+	}
+	follow(1)
+	if len(watches) > 0 {
+		t.Errorf("%d watches are left", len(watches))
+	}
+}

@@ -52,6 +52,7 @@ type Watcher struct {
 	errors  rate.Sometimes     // logs errors of inotify
 	done    chan func()        // results of registrations, applied by Run
 	asking  sync.WaitGroup
+	open    func() (*fsnotify.Watcher, error) // nil means fsnotify's own
 }
 
 const (
@@ -129,16 +130,28 @@ func (w *Watcher) watch(ctx context.Context) error {
 	if err := os.MkdirAll(w.Dir, 0o755); err != nil { // plugins of other users make their sockets in it
 		return err
 	}
-	events, err := fsnotify.NewWatcher()
-	if err != nil {
-		return err
+	open := w.open
+	if open == nil {
+		open = fsnotify.NewWatcher
 	}
-	defer events.Close() //nolint:errcheck // it only closes descriptors
+	var events *fsnotify.Watcher // nil while inotify has no instances left (kubernetes/kubernetes#58081)
+	defer func() {
+		if events != nil {
+			_ = events.Close() // it only closes descriptors
+		}
+	}()
 	if w.sockets == nil {
 		w.sockets, w.past, w.done = map[string]*socket{}, map[string]past{}, make(chan func())
 		w.errors.Interval = time.Minute
 	}
 	for ctx.Err() == nil {
+		if events == nil {
+			var err error
+			if events, err = open(); err != nil {
+				events = nil
+				w.inotifyFailed(err)
+			}
+		}
 		due, err := w.scan(ctx, events, time.Now())
 		if err != nil {
 			return err
@@ -151,14 +164,17 @@ func (w *Watcher) watch(ctx context.Context) error {
 // wait returns after this time, or earlier when something has happened, but not before scanRest.
 func (w *Watcher) wait(ctx context.Context, events *fsnotify.Watcher, due time.Duration) {
 	rested, over := time.After(scanRest), time.After(due)
+	var changes chan fsnotify.Event
+	var failures chan error
+	if events != nil {
+		changes, failures = events.Events, events.Errors
+	}
 	for news := false; !news || rested != nil; {
 		select {
-		case <-events.Events:
+		case <-changes:
 			news = true
-		case err := <-events.Errors:
-			w.errors.Do(func() {
-				w.Log.Warn("inotify failed; plugins are looked for again later", "folder", w.Dir, "error", err)
-			})
+		case err := <-failures:
+			w.inotifyFailed(err)
 		case take := <-w.done:
 			take()
 			news = true
@@ -172,6 +188,12 @@ func (w *Watcher) wait(ctx context.Context, events *fsnotify.Watcher, due time.D
 	}
 }
 
+func (w *Watcher) inotifyFailed(err error) {
+	w.errors.Do(func() {
+		w.Log.Warn("inotify failed; plugins are looked for again later", "folder", w.Dir, "error", err)
+	})
+}
+
 // scan handles new and removed sockets, and returns the longest time until the next scan.
 func (w *Watcher) scan(ctx context.Context, events *fsnotify.Watcher, now time.Time) (due time.Duration, err error) {
 	found := map[string]identity{}
@@ -181,7 +203,9 @@ func (w *Watcher) scan(ctx context.Context, events *fsnotify.Watcher, now time.T
 			return err
 		case err != nil: // it was removed meanwhile
 		case e.IsDir():
-			_ = events.Add(path) // adding twice is harmless; if it fails, later scans find the sockets
+			if events != nil {
+				_ = events.Add(path) // adding twice is harmless; if it fails, later scans find the sockets
+			}
 		case e.Type() == fs.ModeSocket && !strings.HasPrefix(e.Name(), "."):
 			var st unix.Stat_t
 			if unix.Lstat(path, &st) == nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/internal/devices/devicestest"
 	api "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -175,4 +176,22 @@ func TestASocketThatDoesNotLastIsAskedWithBackOff(t *testing.T) {
 	if _, err := w.scan(t.Context(), events, now); err != nil || len(w.past) > 0 {
 		t.Errorf("%v; the history is kept: %v", err, w.past)
 	}
+}
+
+// Without an instance of inotify, plugins register all the same.
+func TestPluginsRegisterWithoutInotify(t *testing.T) {
+	b := &registry{there: map[string]string{}}
+	w := Watcher{Dir: filepath.Join(t.TempDir(), "plugins_registry"), Log: slog.New(slog.DiscardHandler), Retry: retry,
+		Handlers: map[string]Handler{api.DevicePlugin: b},
+		open:     func() (*fsnotify.Watcher, error) { return nil, unix.EMFILE }}
+	if err := os.Mkdir(w.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d := devicestest.New(w.Dir, "example.com/disk", "a")
+	if err := d.StartRegistry(w.Dir); err != nil {
+		t.Fatal(err)
+	}
+	defer d.Stop()
+	defer w.Start()()
+	eventually(t, func() bool { return b.has("example.com/disk") && d.Registered().GetPluginRegistered() })
 }

@@ -59,6 +59,8 @@ var limits = map[string]string{
 	"a record for people of what was seen last, which no work waits for": `
 		actors/internal/history.maxSeries actors/prober.lateRunsKept actors/registration.maxNames actors/server/cadvisor.maxLacks actors/server/cadvisor.maxSeen
 		actors/stats/agentmetrics.maxProbed supervisors.maxDumped supervisors.maxTopics`,
+	"work above it is done without, by looking once a second": `
+		cri/crilog.maxWatches cri/crilog:chan`,
 	"thresholds of the node, which count no work": `
 		actors/eviction:Limits actors/images:Limits`,
 	"bounds one piece of data, one answer or one walk": `
