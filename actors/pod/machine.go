@@ -30,6 +30,7 @@ type Machine struct {
 	cgroup     cgroup
 	claims     claims
 	sandboxing sandboxState
+	preparing  time.Time // when the phase began last
 	rounds     rounds.Rounds
 
 	resizing resizeProgress
@@ -176,6 +177,9 @@ func (m *Machine) wake() {
 			earlier(t)
 		}
 		earlier(m.resizing.retry.At)
+	}
+	if m.phase == Preparing {
+		earlier(m.preparing.Add(slowPreparation))
 	}
 	if m.phase == Terminating {
 		earlier(m.ends)

@@ -45,7 +45,9 @@ func (m *Machine) enter(to Phase) {
 	for _, p := range Edges[m.phase] {
 		if p == to {
 			m.emit(Transition{From: m.phase, To: to})
-			m.phase = to
+			if m.phase = to; to == Preparing {
+				m.preparing = m.now
+			}
 			return
 		}
 	}

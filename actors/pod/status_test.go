@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -193,6 +194,10 @@ func TestTheStartTimeStays(t *testing.T) {
 	check(t, w)
 	if at, ok := w.machine.Deadline(); !ok || at.Sub(start.Time).Truncate(time.Second) != time.Hour {
 		t.Errorf("deadline %v, started %v", at, start)
+	}
+	w.machine.Pod.Spec.ActiveDeadlineSeconds = new(int64(math.MaxInt64))
+	if at, ok := w.machine.Deadline(); !ok || at.Before(start.Add(time.Hour)) {
+		t.Errorf("the longest deadline ends at %v, started %v", at, start)
 	}
 }
 

@@ -1,6 +1,9 @@
 package pod
 
 import (
+	"strings"
+	"time"
+
 	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -46,7 +49,32 @@ func (m *Machine) waiting() *messages.Reason {
 			}
 		}
 	}
-	return nil
+	return m.slow()
+}
+
+// slowPreparation is the time after which the missing parts of a pod are reported. A usual start takes less.
+const slowPreparation = 5 * time.Second
+
+// slow returns the parts that a slow preparation waits for, or nil. Images are reported by their containers.
+func (m *Machine) slow() *messages.Reason {
+	if m.phase != Preparing || m.now.Before(m.preparing.Add(slowPreparation)) {
+		return nil
+	}
+	var parts []string
+	if !m.cgroup.ready {
+		parts = append(parts, "the cgroup")
+	}
+	if m.Current() == nil || m.newerSandbox() {
+		parts = append(parts, "the sandbox")
+	}
+	if !m.volumes.mounted {
+		parts = append(parts, "the volumes")
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return &messages.Reason{Code: messages.ReasonContainerCreating, Since: m.preparing,
+		Message: strings.Join(parts, " and ")}
 }
 
 // awaitsClaims returns the last failure of the pod's ResourceClaims, or that calls of drivers are in progress.

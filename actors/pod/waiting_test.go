@@ -77,3 +77,30 @@ func TestPodMachine_ReadsAgainWhenASandboxStillRunsContainers(t *testing.T) {
 		}
 	}
 }
+
+// A preparation that takes long names the missing parts, and one that does not reports nothing more.
+func TestPreparation_ThatIsSlow(t *testing.T) {
+	pod := testPod(v1.RestartPolicyAlways, 0, 1)
+	a := newAlone(pod)
+	a.observes(nil)
+	names := func(after time.Duration, want string) {
+		t.Helper()
+		a.take()
+		a.passes(after)
+		got := ""
+		for _, m := range sentOf[messages.PodStatusChanged](a.take()) {
+			if r := m.Waiting; r != nil && r.Code == messages.ReasonContainerCreating {
+				got = r.Message
+			}
+		}
+		if got != want {
+			t.Errorf("after %s it waits for %q, want %q", after, got, want)
+		}
+	}
+	names(slowPreparation-time.Second, "")
+	names(time.Second, "the cgroup and the sandbox and the volumes")
+	a.hears(grouped(pod))
+	names(reportAgain, "the sandbox and the volumes")
+	a.hears(messages.VolumesMounted{UID: "u1"})
+	names(reportAgain, "the sandbox")
+}

@@ -244,7 +244,8 @@ func logWait(ctx supervisors.Context, e *entry, now *messages.Reason) {
 	switch was := e.waiting; {
 	case now == nil || slices.Contains([]string{messages.ReasonFailedMount, messages.ReasonPermissionChange,
 		messages.ReasonPulling, messages.ReasonPullQueued, messages.ReasonKilling, messages.ReasonUnmounting,
-		messages.ReasonRemoving, messages.ReasonUnhealthy, messages.ReasonAwaitDrivers}, now.Code):
+		messages.ReasonRemoving, messages.ReasonUnhealthy, messages.ReasonAwaitDrivers,
+		messages.ReasonContainerCreating}, now.Code):
 	case was == nil || was.Code != now.Code || was.Message != now.Message:
 		ctx.Log().Warn("a pod waits", "pod", e.name, "podUID", e.uid, "reason", now.Code, "message", now.Message)
 	}

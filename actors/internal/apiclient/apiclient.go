@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -65,6 +66,7 @@ func New(o Options) (*Clients, error) {
 			config.ContentType, config.AcceptContentTypes = protobuf, protobuf+",application/json"
 		}
 		config.QPS, config.Burst, config.Timeout = c.qps, c.burst, c.timeout
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounds{next} })
 		if config.Transport == nil {
 			// client-go shares a connection among clients with equal TLS configurations. A dialer of its own gives this one
 			// separate connections.

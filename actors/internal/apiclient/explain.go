@@ -147,9 +147,15 @@ func inner(err error) error {
 }
 
 // changing matches the parts that differ between equal problems: URLs, and the local port before the remote address.
+// maxText is the length, in bytes, to which a message of the API server is cut.
+const maxText = 2 << 10
+
 var changing = regexp.MustCompile(`"?https?://[^\s"]*"?:?\s?|\S+:\d+->`)
 
 // bare returns text on one line without its changing parts.
 func bare(text string) string {
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + " …" // the cut may split a character
+	}
 	return strings.ReplaceAll(changing.ReplaceAllString(text, ""), "\n", " ")
 }

@@ -24,7 +24,7 @@ const (
 func AwaitGraph[T any](ctx context.Context, pod *v1.Pod, request func(context.Context) (T, error)) (T, error) {
 	for try, pause := 1, graphWait; ; try, pause = try+1, 2*pause {
 		answer, err := request(ctx)
-		if try == graphTries || !lags(err) || pod == nil || time.Since(bound(pod)) > graphLag {
+		if try == graphTries || !lags(err) || pod == nil || !fresh(pod) {
 			return answer, err
 		}
 		select {
@@ -34,6 +34,10 @@ func AwaitGraph[T any](ctx context.Context, pod *v1.Pod, request func(context.Co
 		}
 	}
 }
+
+// fresh reports whether a pod was bound a short time ago. The time is of the API server's clock: a pod of the future is not
+// fresh, or each refusal would be retried while that clock is ahead.
+func fresh(pod *v1.Pod) bool { return time.Since(bound(pod)).Abs() <= graphLag }
 
 // bound returns when a pod was bound to its node, or created where that is not known.
 func bound(pod *v1.Pod) time.Time {

@@ -27,6 +27,7 @@ func TestAwaitGraph(t *testing.T) {
 		"known":           {[]error{nil}, 1, 0, 0},
 		"not known yet":   {[]error{forbidden, apierrors.NewNotFound(pods, "web"), nil}, 3, 50 * time.Millisecond, 0},
 		"old pod":         {[]error{forbidden}, 1, 0, time.Hour},
+		"pod of later":    {[]error{forbidden}, 1, 0, -24 * 365 * time.Hour}, // by the API server's clock
 		"never":           {[]error{forbidden}, graphTries, 3 * time.Second, 0},
 		"no such account": {[]error{apierrors.NewNotFound(accounts, "web")}, 1, 0, 0},
 		"away":            {[]error{errors.New("connection refused")}, 1, 0, 0},

@@ -51,7 +51,7 @@ type Explanation struct {
 
 // Pod explains a pod.
 func Pod(p *board.Pod) Explanation {
-	v := view{pod: p.Pod, is: p.Status, source: p.Source}
+	v := view{pod: p.Pod, is: p.Status, source: p.Source, ending: p.Ending != ""}
 	if v.is == nil { // its actor has not reported yet
 		v.is = &v1.PodStatus{Phase: v1.PodPending}
 	}
@@ -162,6 +162,7 @@ type view struct {
 	named string
 	// source is where the pod comes from; empty if no remedy is shown.
 	source messages.Address
+	ending bool // the pod, not only a container of it
 }
 
 // evidence returns the facts behind the findings.

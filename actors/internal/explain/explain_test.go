@@ -391,6 +391,40 @@ func TestTheRestOfAFinding(t *testing.T) {
 	}
 }
 
+// A preparation that takes long names the missing parts; it is not a problem that lists of pods show.
+func TestPreparation_ThatIsSlow(t *testing.T) {
+	p := web()
+	waiting(messages.Reason{Code: "ContainerCreating", Message: "the sandbox"})(p)
+	if e := Pod(p); e.Cause != "the pod is being prepared, and waits for the sandbox" || e.WaitsFor != "the sandbox" || e.LastError != "" {
+		t.Errorf("%+v", e.Finding)
+	}
+	if text := Cause(p); text != "" {
+		t.Errorf("a pod that starts has the problem %q", text)
+	}
+}
+
+// The remedy for a container that ends slowly has an effect: the grace period of a pod that is ending is not changed by its
+// manifest.
+func TestRemedy_OfAnEnd(t *testing.T) {
+	kill := waiting(messages.Reason{Code: "Killing", Container: "plain", RetryAt: noon})
+	for source, want := range map[messages.Address]string{
+		messages.APIServer: "kubectl delete pod -n default web --grace-period=1",
+		messages.File:      "playlet rm -n default web --force",
+		messages.Submit:    "playlet rm -n default web --force",
+	} {
+		p := web()
+		p.Source = source
+		kill(p)
+		if e := Pod(p); !strings.HasSuffix(e.Remedy, "or shorten terminationGracePeriodSeconds") {
+			t.Errorf("a container of a pod that stays: %s", e.Remedy)
+		}
+		ending(kill)(p)
+		if e := Pod(p); !strings.HasSuffix(e.Remedy, "or "+want) {
+			t.Errorf("%s: %s, want %s", source, e.Remedy, want)
+		}
+	}
+}
+
 func TestTheNode(t *testing.T) {
 	s := &board.Snapshot{Under: []v1.NodeConditionType{v1.NodeDiskPressure}}
 	e := Node([]Check{{Name: "ping"}, {Name: "runtime", Failed: "it is gone"}, {Name: "cluster", Notes: []string{"refused"}}}, s)

@@ -42,6 +42,9 @@ func (v view) reason(r messages.Reason) Finding {
 		v.probe(&f, r.Probe, said)
 	case messages.ReasonKilling:
 		v.killing(&f, r)
+	case messages.ReasonContainerCreating: // the message names the parts that are missing
+		f.Cause, f.WaitsFor, f.LastError = "the pod is being prepared, and waits for "+r.Message, r.Message, ""
+		f.Remedy = "see playlet trace for the step that takes long, and the runtime's log"
 	default:
 		v.ofPod(&f, r, why)
 	}
@@ -311,11 +314,23 @@ func (v view) killing(f *Finding, r messages.Reason) {
 		grace = fmt.Sprintf("up to %.0fs", d.Seconds())
 	}
 	f.Cause = v.called(r.Container) + " has " + grace + " to stop"
-	f.Remedy = "make the application exit on its stop signal, or shorten terminationGracePeriodSeconds"
+	f.Remedy = "make the application exit on its stop signal, or " + v.hurry()
 	if spec := v.spec(r.Container); spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil {
 		f.Cause = v.called(r.Container) + " has " + grace + " to run its pre-stop hook (" + hook(spec.Lifecycle.PreStop) +
 			") and to stop"
 		f.Remedy = "make the pre-stop hook shorter, " + f.Remedy
+	}
+}
+
+// hurry is how to have the container end sooner. The grace period of a pod that is ending is no longer the manifest's.
+func (v view) hurry() string {
+	switch {
+	case !v.ending || v.source == "":
+		return "shorten terminationGracePeriodSeconds"
+	case v.source == messages.APIServer:
+		return fmt.Sprintf("kubectl delete pod -n %s %s --grace-period=1", v.pod.Namespace, v.pod.Name)
+	default:
+		return fmt.Sprintf("playlet rm -n %s %s --force", v.pod.Namespace, v.pod.Name)
 	}
 }
 

@@ -78,6 +78,7 @@ var limits = map[string]string{
 		actors/server/cadvisor.noLimit actors/server/containers.maxRefusal actors/server/nodeapi.maxBody
 		actors/server/nodeapi.maxLinks actors/server/nodeapi.mostServices actors/server/nodeapi.mostTailLines
 		actors/shutdown.maxState actors/sources/submit.maxObject actors/sources/url.maxBody actors/sources/url.maxRedirects
+		actors/internal/apiclient.maxAnswer actors/internal/apiclient.maxText actors/volumes/satoken.maxSeconds actors/volumes/persistent.mostPeriod
 		actors/internal/plugin.maxHeaders actors/internal/plugin.maxText actors/internal/pluginwatch.maxName
 		actors/stats/cgroupstats.mostInterfaces actors/volumes/csi.maxNodeID
 		actors/volumes/csi.maxRecord actors/volumes/kinds.spareRoom

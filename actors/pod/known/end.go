@@ -2,6 +2,7 @@ package known
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -77,7 +78,7 @@ func (s *State) Deadline() (time.Time, bool) {
 	if s.Pod == nil || s.Pod.Spec.ActiveDeadlineSeconds == nil || s.Started.IsZero() {
 		return time.Time{}, false
 	}
-	return s.active.Add(time.Duration(*s.Pod.Spec.ActiveDeadlineSeconds) * time.Second), true
+	return s.active.Add(time.Duration(min(*s.Pod.Spec.ActiveDeadlineSeconds, math.MaxInt32)) * time.Second), true
 }
 
 // Grace returns the grace period of the pod's containers.

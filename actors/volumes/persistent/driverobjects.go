@@ -42,11 +42,16 @@ func (s *Storage) LimitPeriods() map[string]time.Duration {
 	drivers, _, _ := s.Drivers.All()
 	for _, d := range drivers {
 		if spec, _ := s.objects.spec(d.Name); limitChanges(spec) {
-			out[d.Name] = time.Duration(*spec.NodeAllocatableUpdatePeriodSeconds) * time.Second
+			seconds := min(max(*spec.NodeAllocatableUpdatePeriodSeconds, leastPeriod), mostPeriod)
+			out[d.Name] = time.Duration(seconds) * time.Second
 		}
 	}
 	return out
 }
+
+// leastPeriod is the API's least interval, in seconds. The API has no longest one; mostPeriod is a year, more than an agent
+// lives.
+const leastPeriod, mostPeriod = 10, 365 * 24 * 3600
 
 // limitChanges reports whether a driver's limit of volumes on a node changes while the driver is registered.
 func limitChanges(spec storagev1.CSIDriverSpec) bool {

@@ -1,6 +1,7 @@
 package persistent_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -63,6 +64,19 @@ func TestLimit_ReadAtInterval(t *testing.T) {
 		d.Stop()
 		if err := n.storage.Drivers.ReadLimit(t.Context(), testDriver); err == nil {
 			t.Error("a driver that has stopped answered")
+		}
+	}
+}
+
+// An interval of centuries is a long one, and not a negative one.
+func TestLimit_AbsurdInterval(t *testing.T) {
+	for every, want := range map[int64]time.Duration{1: 10 * time.Second, 60: time.Minute, math.MaxInt64: 365 * 24 * time.Hour,
+		9_999_999_999: 365 * 24 * time.Hour} {
+		n := storageNode(t, changing(every))
+		startDriver(t, n, &csitest.Driver{})
+		eventually(t, func() bool { _, known := n.storage.DriverSpec(testDriver); return known })
+		if got := n.storage.LimitPeriods()[testDriver]; got != want {
+			t.Errorf("%d s: the interval is %s, want %s", every, got, want)
 		}
 	}
 }

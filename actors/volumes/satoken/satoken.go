@@ -26,6 +26,8 @@ import (
 const (
 	maxAge    = 24 * time.Hour
 	maxJitter = 10 * time.Second
+	// maxSeconds is the API's limit of a token's life: 2³² s, more than a century.
+	maxSeconds = 1 << 32
 	// requestTimeout limits a request and its retries.
 	requestTimeout = 10 * time.Second
 	// retryAfter is the delay before a failed renewal is retried, while the old token is valid.
@@ -176,7 +178,7 @@ func (s *Source) request(ctx context.Context, pod *v1.Pod, k key, seconds *int64
 	}
 	life := time.Hour // the API's default
 	if n := got.Spec.ExpirationSeconds; n != nil {
-		life = time.Duration(*n) * time.Second
+		life = time.Duration(min(max(*n, 0), maxSeconds)) * time.Second
 	}
 	// By the node's clock: the clock of the API server may differ.
 	jitter := time.Duration(rand.Int64N(int64(min(maxJitter, life/20)) + 1)) //nolint:gosec // the jitter is not a secret

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -24,6 +25,29 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/suspend"
 )
+
+// A token with an absurd life is used, and renewed when it is due; nothing overflows.
+func TestToken_OfAnAbsurdLife(t *testing.T) {
+	var life int64
+	client := fake.NewClientset()
+	client.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		req := a.(clienttesting.CreateAction).GetObject().(*authv1.TokenRequest).DeepCopy()
+		req.Spec.ExpirationSeconds, req.Status.Token = &life, "token"
+		return true, req, nil
+	})
+	for _, life = range []int64{-1, math.MinInt64, 0, 1, math.MaxInt64, math.MaxInt64 / int64(time.Second) * 3} {
+		s := New(client)
+		now := time.Now()
+		s.now = func() time.Time { return now }
+		got, err := s.Token(t.Context(), &v1.Pod{}, "", nil)
+		if err != nil || got.Text != "token" || got.Renew.After(now.Add(maxAge)) || got.Expires.Before(now) || got.Renew.Before(now.Add(-maxJitter)) {
+			t.Errorf("%d s: %+v, %v", life, got, err)
+		}
+		if life > 1e6 && got.Expires.Before(now.Add(maxAge)) {
+			t.Errorf("%d s: it expires at %s", life, got.Expires)
+		}
+	}
+}
 
 func TestTokensAreRememberedWhileTheyAreFresh(t *testing.T) {
 	var asked []authv1.TokenRequestSpec

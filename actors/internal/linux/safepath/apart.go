@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,16 +41,26 @@ func (r *Root) UnmountApart(ctx context.Context, name string, detach bool) error
 			defer folder.Close() //nolint:errcheck // a folder, to look up a name
 			cmd := exec.Cmd{Path: "/proc/self/exe", Args: []string{unmountName, how, last}, Dir: "/", Env: []string{},
 				ExtraFiles: []*os.File{folder}}
-			err = cmd.Run()
-			if exit, ended := errors.AsType[*exec.ExitError](err); ended && exit.ExitCode() > 0 {
-				return unix.Errno(exit.ExitCode())
-			}
-			return err
+			out, err := cmd.Output()
+			return resultApart(out, err)
 		})
 	})
 }
 
-// unmountInherited undoes the mount on a name in the folder that is descriptor 3, and returns the exit code: the error number.
+// resultApart returns the error of the unmount from the output and the end of the process. A process that ends without a result,
+// e.g. by a panic, which has the exit code 2, is an error of its own.
+func resultApart(out []byte, err error) error {
+	if code, _ := strconv.Atoi(string(out)); err != nil && code > 0 {
+		return unix.Errno(code)
+	}
+	if err != nil {
+		return fmt.Errorf("the process that unmounts failed: %w", err)
+	}
+	return nil
+}
+
+// unmountInherited undoes the mount on a name in the folder that is descriptor 3, and returns the exit code. It prints the number
+// of an error.
 func unmountInherited(how, name string) int {
 	flags := unix.UMOUNT_NOFOLLOW
 	if how == "detach" {
@@ -57,7 +68,8 @@ func unmountInherited(how, name string) int {
 	}
 	err := unix.Unmount(fmt.Sprintf("/proc/self/fd/3/%s", name), flags)
 	if code, failed := errors.AsType[unix.Errno](err); failed {
-		return int(code)
+		fmt.Print(int(code))
+		return 1
 	}
 	return 0
 }
