@@ -42,6 +42,7 @@ var asked = map[string]string{
 	"actors/internal/linux/safepath/root.go unix.Openat2":           "the callers of this package are listed by room",
 	"actors/volumes/persistent/csi.go os.MkdirAll":                  own,
 	"actors/volumes/csi/drivers.go os.Lstat":                        own,
+	"actors/volumes/persistent/block.go os.Lstat":                   own,
 	"actors/volumes/kinds/fsgroup.go os.OpenRoot":                   "within the walk that OwnVolume bounds",
 	"actors/volumes/kinds/layout.go os.MkdirAll":                    own,
 	"actors/volumes/kinds/memory.go unix.Fstatfs":                   "a tmpfs",
