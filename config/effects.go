@@ -14,7 +14,7 @@ import (
 //   - logging.flushFrequency: every line is written at once.
 var pendingFields = sets.New(
 	"syncFrequency", "hairpinMode",
-	"maxOpenFiles", "iptablesMasqueradeBit", "iptablesDropBit", "showHiddenMetricsForVersion", "defaultPodSysctls",
+	"iptablesMasqueradeBit", "iptablesDropBit", "showHiddenMetricsForVersion", "defaultPodSysctls",
 	"volumePluginDir", "logging.options.json.infoBufferSize", "logging.options.json.splitStream",
 	"logging.options.text.infoBufferSize", "logging.options.text.splitStream",
 )

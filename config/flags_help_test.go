@@ -35,7 +35,7 @@ func TestHelpGroupsEveryFlag(t *testing.T) {
 			t.Errorf("--%s has an effect and no group", h.Name)
 		}
 	}
-	if h := seen["max-open-files"]; h.InForce || h.Default != "1000000" {
+	if h := seen["sync-frequency"]; h.InForce || h.Default != "1m0s" {
 		t.Errorf("%+v", h)
 	}
 	for _, name := range CommonFlags {
@@ -82,7 +82,7 @@ func TestDeprecatedFlagsSayWhatWins(t *testing.T) {
 		"--feature-gates=NodeSwap=true":        "--feature-gates: deprecated: set featureGates in the --config file; gate by gate, the flag wins over the file",
 		"--system-container=/old":              "--system-container: deprecated: set systemCgroups in the --config file; the flag wins over the file",
 		"--register-schedulable=false":         "--register-schedulable: deprecated: set registerWithTaints with node.kubernetes.io/unschedulable:NoSchedule in the --config file; the flag adds to the file",
-		"--max-open-files=5":                   "--max-open-files: without effect in this version of Playlet; deprecated: set maxOpenFiles in the --config file",
+		"--sync-frequency=5s":                  "--sync-frequency: without effect in this version of Playlet; deprecated: set syncFrequency in the --config file",
 	} {
 		n, warnings, err := loadArgs(t, "--config="+file, args, "--cgroup-root=/")
 		if err != nil {

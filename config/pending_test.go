@@ -36,7 +36,7 @@ var honoured = sets.New(strings.Fields(`
 	imageGCLowThresholdPercent evictionSoftGracePeriod evictionMaxPodGracePeriod kernelMemcgNotification enableSystemLogQuery
 	shutdownGracePeriod shutdownGracePeriodCriticalPods shutdownGracePeriodByPodPriority
 	tracing imagePullCredentialsVerificationPolicy preloadedImagesVerificationAllowlist
-	qosReserved protectKernelDefaults failSwapOn systemReservedCgroup kubeReservedCgroup oomScoreAdj
+	qosReserved protectKernelDefaults failSwapOn systemReservedCgroup kubeReservedCgroup oomScoreAdj maxOpenFiles
 	memoryThrottlingFactor memoryReservationPolicy makeIPTablesUtilChains
 	cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod memoryManagerPolicy reservedMemory
 	topologyManagerPolicy topologyManagerScope topologyManagerPolicyOptions
@@ -146,20 +146,20 @@ func TestWhatIsSetWithoutEffectIsNamedOnce(t *testing.T) {
 	}{
 		"nothing":  {},
 		"in force": {file: "staticPodPath: /m\nclusterDNS: [192.0.2.1]\nhealthzPort: 1\n", want: nil},
-		"a file": {file: "maxOpenFiles: 5\nmemorySwap: {}\nhairpinMode: none\n",
-			want: []string{"hairpinMode", "maxOpenFiles"}},
+		"a file": {file: "syncFrequency: 5s\nmemorySwap: {}\nhairpinMode: none\n",
+			want: []string{"hairpinMode", "syncFrequency"}},
 		"what a kubelet would refuse": {file: "hairpinMode: both\n", args: []string{"--housekeeping-interval=1s"},
 			want: []string{"--housekeeping-interval", "hairpinMode"}},
-		"its defaults":     {file: "maxOpenFiles: 1000000\nsystemReserved: {}\nreadOnlyPort: 0\nevictionPressureTransitionPeriod: 0s\npodPidsLimit: -1\n"},
-		"a flag":           {args: []string{"--max-open-files=5"}, want: []string{"--max-open-files"}},
-		"a flag's default": {args: []string{"--max-open-files=1000000", "--node-labels="}},
-		"a file and a flag": {file: "maxOpenFiles: 5\n", args: []string{"--max-open-files=6"},
-			want: []string{"--max-open-files"}},
-		"a flag takes back": {file: "maxOpenFiles: 5\n", args: []string{"--max-open-files=1000000"}},
+		"its defaults":     {file: "syncFrequency: 1m\nsystemReserved: {}\nreadOnlyPort: 0\nevictionPressureTransitionPeriod: 0s\npodPidsLimit: -1\n"},
+		"a flag":           {args: []string{"--sync-frequency=5s"}, want: []string{"--sync-frequency"}},
+		"a flag's default": {args: []string{"--sync-frequency=1m", "--node-labels="}},
+		"a file and a flag": {file: "syncFrequency: 5s\n", args: []string{"--sync-frequency=6s"},
+			want: []string{"--sync-frequency"}},
+		"a flag takes back": {file: "syncFrequency: 5s\n", args: []string{"--sync-frequency=1m"}},
 		"a flag of old": {args: []string{"--experimental-mounter-path=/m", "--network-plugin=cni", "--cadvisor-port=4194"},
 			want: []string{"--experimental-mounter-path"}},
-		"two flags of one": {args: []string{"--max-open-files=5", "--max-open-files=6"},
-			want: []string{"--max-open-files"}},
+		"two flags of one": {args: []string{"--sync-frequency=5s", "--sync-frequency=6s"},
+			want: []string{"--sync-frequency"}},
 		"a node that is full": {args: []string{"--register-schedulable=false"}},
 		"a threshold": {file: "evictionHard: {memory.available: 1Gi}\n",
 			args: []string{"--experimental-allocatable-ignore-eviction"}},
@@ -197,12 +197,12 @@ func TestWhatIsSetWithoutEffectIsNamedOnce(t *testing.T) {
 
 // TestAFlagWithoutEffectReadsSo looks at the line once, for people.
 func TestAFlagWithoutEffectReadsSo(t *testing.T) {
-	_, warnings, err := loadArgs(t, "--max-open-files=5")
+	_, warnings, err := loadArgs(t, "--sync-frequency=5s")
 	if err != nil || len(warnings) != 1 {
 		t.Fatal(warnings, err)
 	}
 	if got, want := warnings[0].String(),
-		"--max-open-files: without effect in this version of Playlet; deprecated: set maxOpenFiles in the --config file"; got != want {
+		"--sync-frequency: without effect in this version of Playlet; deprecated: set syncFrequency in the --config file"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

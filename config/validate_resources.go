@@ -18,6 +18,7 @@ func validateResources(p *problems, n *Node) {
 	c := n.Kubelet
 	atLeast(p, "maxPods", c.MaxPods, 0)
 	atLeast(p, "podsPerCore", c.PodsPerCore, 0)
+	atLeast(p, "maxOpenFiles", c.MaxOpenFiles, 0)
 	within(p, "oomScoreAdj", orZero(c.OOMScoreAdj), -1000, 1000)
 	oneOf(p, "cgroupDriver", c.CgroupDriver, "cgroupfs", "systemd")
 	p.check(c.SystemCgroups != "/", "systemCgroups", c.SystemCgroups, "is the root, in which everything is already")

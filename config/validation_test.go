@@ -106,6 +106,7 @@ var refused = []struct{ content, want string }{
 	{"systemReserved: {gpu: '1'}", "systemReserved[gpu] (--system-reserved)"},
 	{"kubeReserved: {memory: lots}", "kubeReserved[memory] (--kube-reserved)"},
 	{"kubeReserved: {memory: -1Gi}", "not negative"},
+	{"maxOpenFiles: -1", "maxOpenFiles (--max-open-files): invalid value -1"},
 	{"qosReserved: {cpu: 10%}", "qosReserved[cpu] (--qos-reserved)"},
 	{"qosReserved: {memory: 101%}", "qosReserved[memory]"},
 	{"cpuManagerPolicy: best", "cpuManagerPolicy (--cpu-manager-policy): invalid value \"best\""},

@@ -66,7 +66,7 @@ func TestHelpOfFlags(t *testing.T) {
 	}
 	for _, want := range []string{
 		"\nWhere pods come from:\n  --pod-manifest-path=PATH  [staticPodPath]\n      path of a folder of pod manifests, or of one manifest\n",
-		"\n  --max-open-files=INT  [maxOpenFiles]  NOT IN FORCE\n      files the agent may have open (default 1000000)\n",
+		"\n  --max-open-files=INT  [maxOpenFiles]\n      files the agent may have open (default 1000000)\n",
 		"\n  --config=FILE\n", "\n  --v=LEVEL  [logging.verbosity]\n",
 	} {
 		if !strings.Contains(out, want) {

@@ -135,6 +135,23 @@ func prepareMachine(node *config.Node, procfs string, log *slog.Logger) {
 	if err := setOOMScore(procfs, int(ptr.Deref(node.Kubelet.OOMScoreAdj, 0))); err != nil {
 		log.Warn("oomScoreAdj cannot be set: the kernel may kill the agent for want of memory before pods", "error", err)
 	}
+	if err := setOpenFiles(node.Kubelet.MaxOpenFiles); err != nil {
+		log.Warn("maxOpenFiles cannot be set: the limit stays", "error", err)
+	}
+}
+
+// setOpenFiles sets the limit of open files of this process and of those that it starts.
+func setOpenFiles(most int64) error {
+	want, is := unix.Rlimit{Cur: uint64(most), Max: uint64(most)}, unix.Rlimit{} //nolint:gosec // config rejects negative numbers
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &is); err != nil || is == want {
+		return err
+	}
+	err := unix.Setrlimit(unix.RLIMIT_NOFILE, &want)
+	if errors.Is(err, unix.EPERM) {
+		err = fmt.Errorf("%d is above the hard limit of the process (%d) and needs CAP_SYS_RESOURCE, or above fs.nr_open: %w", most,
+			is.Max, err)
+	}
+	return err
 }
 
 // setOOMScore sets the oom_score_adj of this process and of those that it starts.

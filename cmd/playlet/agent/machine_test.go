@@ -2,13 +2,16 @@ package agent
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/registration"
 	"github.com/playlet-dev/playlet/config"
@@ -80,7 +83,12 @@ func TestAMachineIsPrepared(t *testing.T) {
 	proc := host(t)
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
-	prepareMachine(configured(t), proc, log)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	files := fmt.Sprintf("--max-open-files=%d", limit.Max)
+	prepareMachine(configured(t, files), proc, log)
 	for file, want := range map[string]string{
 		"sys/vm/overcommit_memory": "1", "sys/kernel/panic": "10\n", "self/oom_score_adj": "-999",
 	} {
@@ -92,7 +100,7 @@ func TestAMachineIsPrepared(t *testing.T) {
 		t.Error(said)
 	}
 	out.Reset()
-	prepareMachine(configured(t), proc, log)
+	prepareMachine(configured(t, files), proc, log)
 	if out.Len() > 0 {
 		t.Errorf("the second time: %s", out.String())
 	}
@@ -105,9 +113,38 @@ func TestAMachineIsPrepared(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	prepareMachine(configured(t), proc, log)
+	prepareMachine(configured(t, files), proc, log)
 	if said := out.String(); strings.Count(said, "WARN") != 2 || !strings.Contains(said, "oomScoreAdj cannot be set") {
 		t.Error(said)
+	}
+}
+
+// maxOpenFiles is the limit of the process and of its children. A limit that the process may not set changes nothing.
+func TestMaxOpenFiles(t *testing.T) {
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	of := func() string {
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", "ulimit -Sn; ulimit -Hn").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(strings.Fields(string(out)), " ")
+	}
+	less := int64(was.Max) - 1 // it stays for the other tests
+	if err := setOpenFiles(less); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("%d %d", less, less)
+	if got := of(); got != want {
+		t.Errorf("got the limits %s, want %s", got, want)
+	}
+	if err := setOpenFiles(1 << 40); err == nil || !strings.Contains(err.Error(), "1099511627776 is above the hard limit of the process") {
+		t.Errorf("a limit above that of the kernel: %v", err)
+	}
+	if got := of(); got != want {
+		t.Errorf("got the limits %s after a failure, want %s", got, want)
 	}
 }
 
