@@ -30,8 +30,10 @@ const (
 	EventFailedMount = "FailedMount"
 	// EventPermissionChange is recorded while the files of a volume are given to the pod's fsGroup.
 	EventPermissionChange = "VolumePermissionChangeInProgress"
-	EventAlreadyMounted   = "AlreadyMountedVolume" // a local volume, by pods of another fsGroup
-	EventInvalidGroup     = "InvalidVolumeGroup"   // Playlet's own: an annotation of a PersistentVolume is ignored
+	EventFailedMap        = "FailedMapVolume"       // a volume that is a block device
+	EventMounted          = "SuccessfulMountVolume" // the same; volumes with a file system have no such Event
+	EventAlreadyMounted   = "AlreadyMountedVolume"  // a local volume, by pods of another fsGroup
+	EventInvalidGroup     = "InvalidVolumeGroup"    // Playlet's own: an annotation of a PersistentVolume is ignored
 	EventFailedUnmount    = "FailedUnMount"
 	EventFailedSandbox    = "FailedCreatePodSandBox"
 	// Of a pod and of its claim: the volume was grown on the node, or could not be.

@@ -36,6 +36,8 @@ type VolumesFailed struct {
 	Reason Reason
 	// Quiet is true of a failure without an Event: nothing is wrong while others do their part, or there was one.
 	Quiet bool
+	// Device is true of a volume that cannot be mapped as a block device.
+	Device bool
 }
 
 // UnmountVolumes asks for the unmount of all volumes of a pod. With Remove, the pod is gone for good and its folder is

@@ -133,6 +133,10 @@ func (m *Machine) recordMount(v messages.VolumesFailed) {
 		m.warn("", messages.EventFailed, v.Reason, "error making pod data directories: %s", said)
 		return
 	}
+	if v.Device {
+		m.warn("", messages.EventFailedMap, v.Reason, "MapVolume.SetUpDevice failed for volume %q : %s", v.Volume, said)
+		return
+	}
 	m.warn("", messages.EventFailedMount, v.Reason, "MountVolume.SetUp failed for volume %q : %s", v.Volume, said)
 }
 

@@ -173,6 +173,10 @@ func TestTheEventsOfAPod(t *testing.T) {
 		Cause: messages.Cause{Text: "no such thing"}}}
 	a.hears(mount, mount)
 	a.sameEvents(t, "a mount", `FailedMount: MountVolume.SetUp failed for volume "data" : no such thing; volume data cannot be mounted: no such thing`)
+	device := mount
+	device.Volume, device.Device = "disk", true
+	a.hears(device, device)
+	a.sameEvents(t, "a device", `FailedMapVolume: MapVolume.SetUpDevice failed for volume "disk" : no such thing; volume disk cannot be mounted: no such thing`)
 	mount.Reason.RetryAt = a.now
 	quiet := mount
 	quiet.Quiet, quiet.Reason.Message = true, "waits for others"

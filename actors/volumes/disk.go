@@ -196,7 +196,7 @@ func (d disk) unmountFound(ctx context.Context, folder kinds.Folder) error {
 			continue
 		}
 		name := p.Name()
-		folder.SetPlugin = func(plugin string) { name = plugin }
+		folder.SetPlugin = func(plugin string, _ bool) { name = plugin }
 		began, err := time.Now(), p.Unmount(ctx, folder, f.Volume)
 		metrics.Stored(name, "volume_unmount", began, err)
 		errs = append(errs, err)

@@ -43,7 +43,7 @@ func (d driver) Ensure(ctx context.Context, op operation) (state, error) {
 	}
 	out := d.mountPod(ctx, op.Key, op.Desired, only...)
 	for _, o := range out.volumes {
-		if was, tried := s.volumes[o.name]; o.err == nil && (!tried || was.err != nil) {
+		if was, tried := s.volumes[o.name]; o.err == nil && !o.device && (!tried || was.err != nil) {
 			metrics.Mounted(o.plugin, cmp.Or(was.since, op.Began))
 		}
 	}

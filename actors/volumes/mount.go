@@ -25,6 +25,7 @@ const volumesAtATime = 8
 type volumeOutcome struct {
 	name   string
 	plugin string // as metrics name it
+	device bool   // it is a block device
 	of     *v1.Volume
 	path   string
 	mounts bool // something is mounted at the path
@@ -139,7 +140,7 @@ func (d disk) mountOne(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volum
 		folder.RenewAt = out.renewAt
 		folder.Record = func(events ...messages.RecordEvent) { out.events = append(out.events, events...) }
 		folder.SetGroup = func(group int64) { out.group = &group }
-		folder.SetPlugin = func(plugin string) { out.plugin = plugin }
+		folder.SetPlugin = func(plugin string, device bool) { out.plugin, out.device = plugin, device }
 		if out.path, err = p.Mount(ctx, folder, v); err != nil {
 			return err
 		}
@@ -147,7 +148,11 @@ func (d disk) mountOne(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volum
 		return err
 	})
 	if !kinds.IsNormalWait(out.err) {
-		metrics.Stored(out.plugin, "volume_mount", began, out.err)
+		operation := "volume_mount"
+		if out.device {
+			operation = "map_volume"
+		}
+		metrics.Stored(out.plugin, operation, began, out.err)
 	}
 	return out
 }

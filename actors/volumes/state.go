@@ -30,6 +30,7 @@ type volumeState struct {
 	path string
 	// mounts is set if something is mounted at the path, which is in the pod's folder.
 	mounts bool
+	device bool      // it is a block device
 	group  *int64    // a supplemental group of the containers; nil: none
 	err    error     // of the last mount
 	fails  int       // consecutive failures
@@ -107,7 +108,8 @@ func (s state) after(out mountOutcome, now time.Time) state {
 
 // after returns the state of a volume after a mount.
 func (v volumeState) after(o volumeOutcome, now time.Time) volumeState {
-	next := volumeState{path: o.path, mounts: o.mounts, group: o.group, err: o.err, again: o.renew, since: now}
+	next := volumeState{path: o.path, mounts: o.mounts, device: o.device, group: o.group, err: o.err,
+		again: o.renew, since: now}
 	if o.err == nil {
 		return next
 	}
@@ -210,6 +212,8 @@ func (s state) failed(uid string) []messages.VolumesFailed {
 			Code: messages.ReasonFailedMount, Message: text, Permanent: kinds.IsPermanent(v.err), RetryAt: v.again,
 			Tries: v.fails, Cause: messages.CauseOf(v.err),
 		}}
+		// As in the kubelet, a volume that another pod has is not mounted, of either mode.
+		m.Device = v.device && m.Reason.Cause.Code != messages.CauseVolumeInUse
 		if _, changes := errors.AsType[changeError](v.err); changes {
 			m.Reason.Code = messages.ReasonPermissionChange
 		}

@@ -165,7 +165,8 @@ func Resized(success bool, took time.Duration) {
 	resizeTime.WithLabelValues(strconv.FormatBool(success)).Observe(float64(took.Milliseconds()))
 }
 
-// Stored observes an operation on a volume, "volume_mount" or "volume_unmount", by the name of its plugin.
+// Stored observes an operation on a volume by the name of its plugin: "volume_mount", "volume_unmount" and "unmount_device", or
+// "map_volume", "unmap_volume" and "unmap_device" of a block device.
 func Stored(plugin, operation string, began time.Time, err error) {
 	status := "success"
 	if err != nil {

@@ -44,10 +44,11 @@ type Folder struct {
 	Node Facts
 	// RenewAt schedules another mount of the current volume, at the given time or earlier. Record records events after the
 	// mount. Both are nil if nothing is being mounted. SetPlugin sets the plugin's name in metrics if it differs from the
-	// plugin's own. SetGroup sets the supplemental group that containers need for the volume.
+	// plugin's own, and whether the volume is a block device. SetGroup sets the supplemental group that containers need for the
+	// volume.
 	RenewAt   func(time.Time)
 	Record    func(...messages.RecordEvent)
-	SetPlugin func(name string)
+	SetPlugin func(name string, device bool)
 	SetGroup  func(group int64)
 }
 

@@ -264,7 +264,7 @@ func TestEventsOfVolumes(t *testing.T) {
 // Metrics have the driver, its calls with their codes, and the total time that a pod waited.
 func TestMetricsOfCSI(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
-	startDriver(t, n, &csitest.Driver{})
+	startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
 	before := counts(t)
 	n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
 	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
@@ -276,6 +276,7 @@ func TestMetricsOfCSI(t *testing.T) {
 		"volume_operation_total_seconds overall_volume_mount " + plugin,
 		"storage_operation_duration_seconds false volume_mount success " + plugin,
 		"storage_operation_duration_seconds false volume_unmount success " + plugin,
+		"storage_operation_duration_seconds false unmount_device success " + plugin,
 	} {
 		if after[key] != before[key]+1 {
 			t.Errorf("%s: %d observations, want %d", key, after[key], before[key]+1)

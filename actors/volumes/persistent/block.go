@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/volumes/blockmap"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
@@ -51,7 +53,7 @@ func (s *Storage) mapLocal(ctx context.Context, p kinds.Folder, volume string, p
 	if err != nil {
 		return "", err
 	}
-	p.SetPlugin(localName)
+	p.SetPlugin(localName, true)
 	if err := checkDevice(ctx, p, path); err != nil {
 		return "", fmt.Errorf("local.path of PersistentVolume %s: %w", pv.Name, err)
 	}
@@ -72,9 +74,24 @@ func (s *Storage) mapLocal(ctx context.Context, p kinds.Folder, volume string, p
 	if err != nil {
 		return "", err
 	}
+	if h, _ := s.lookUp(p.Pod.UID, volume); h.progress != done {
+		recordMapped(p, pv.Name, "", filepath.Join(p.Path(), link))
+	}
 	// Like a hostPath, the volume has no folder to check or to measure.
 	s.change(p.Pod.UID, volume, func(h *podVolume) { h.folder, h.progress = "", done })
 	return filepath.Join(p.Path(), link), nil
+}
+
+// recordMapped records the kubelet's Events of a mapped device. maps is the folder with the maps of all its pods; empty: there is
+// none.
+func recordMapped(p kinds.Folder, volume, maps, link string) {
+	text := fmt.Sprintf("MapVolume.MapPodDevice succeeded for volume %q ", volume)
+	for _, path := range []struct{ name, path string }{{"globalMapPath", maps}, {"volumeMapPath", filepath.Dir(link)}} {
+		if path.path != "" {
+			p.Record(messages.PodEvent(p.Pod, "", v1.EventTypeNormal, messages.EventMounted,
+				text+fmt.Sprintf("%s %q", path.name, path.path), time.Now()))
+		}
+	}
 }
 
 // checkDevice returns an error if a path, after its links, is no block device. The path may be on a server that hangs.
@@ -104,7 +121,9 @@ func UnmapLocal(p kinds.Folder) error {
 			continue
 		}
 		if _, linkErr := p.Readlink(f.Device()); linkErr == nil {
-			err = errors.Join(err, unmapLocal(p, f))
+			began, unmapErr := time.Now(), unmapLocal(p, f)
+			metrics.Stored(localName, "unmap_volume", began, unmapErr)
+			err = errors.Join(err, unmapErr)
 		}
 	}
 	return err

@@ -67,7 +67,7 @@ func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) 
 	case pv.Spec.HostPath != nil:
 		s.change(p.Pod.UID, v.Name, func(h *podVolume) { h.folder = "" })
 		host := v1.VolumeSource{HostPath: pv.Spec.HostPath}
-		p.SetPlugin(kinds.HostPath{}.Name())
+		p.SetPlugin(kinds.HostPath{}.Name(), false)
 		return kinds.HostPath{}.Mount(ctx, p, &v1.Volume{Name: v.Name, VolumeSource: host})
 	}
 	return "", kinds.Permanent(

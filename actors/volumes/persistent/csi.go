@@ -113,7 +113,7 @@ const republishEvery = time.Minute
 func (s *Storage) publish(ctx context.Context, p kinds.Folder, volume string, source volumeSource) (string, error) {
 	j := &job{volumeSource: source, Storage: s, p: p, name: volume}
 	j.describe()
-	p.SetPlugin(csi.PluginName + ":" + j.record.Driver)
+	p.SetPlugin(metricName(j.record), j.volume.Block)
 	name := kinds.Escaped(j.record.Volume) // the name of a translated volume may have a slash
 	if err := errors.Join(safepath.CheckElement(j.record.Driver), safepath.CheckElement(name)); err != nil {
 		return "", kinds.Permanent("%w", err)
@@ -167,9 +167,15 @@ func (s *Storage) publish(ctx context.Context, p kinds.Folder, volume string, so
 			return "", err
 		}
 	}
+	if j.volume.Block && !there {
+		recordMapped(p, name, filepath.Join(csi.DevicesPath(s.RootDir), csi.Devices{}.Maps(name)), path)
+	}
 	j.change(p.Pod.UID, volume, func(h *podVolume) { h.progress = done })
 	return path, nil
 }
+
+// metricName is the plugin's name in metrics.
+func metricName(r csi.Record) string { return csi.PluginName + ":" + r.Driver }
 
 // key returns the key of operations on the volume for all its pods.
 func (j *job) key() string {
@@ -293,7 +299,7 @@ func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) e
 	case c.s == nil:
 		return fmt.Errorf("volume %s is of CSI driver %s, and there are none without an API server", volume, r.Driver)
 	default:
-		p.SetPlugin(csi.PluginName + ":" + r.Driver)
+		p.SetPlugin(metricName(r), false)
 		driver, err := c.s.Drivers.Get(r.Driver)
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	v1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/volumes/blockmap"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
@@ -184,7 +186,8 @@ func (s *Storage) unmapDevice(ctx context.Context, p kinds.Folder, devices csi.D
 	if err != nil {
 		return err
 	}
-	if err := s.unpublishDevice(ctx, devices, driver, r, uid); err != nil {
+	began, err := time.Now(), s.unpublishDevice(ctx, devices, driver, r, uid)
+	if metrics.Stored(metricName(r), "unmap_volume", began, err); err != nil {
 		return err
 	}
 	defer s.touch(true)
@@ -357,6 +360,8 @@ func (d stagedDriver) undoDevice(ctx context.Context, devices csi.Devices, volum
 		return nil
 	}
 	key := deviceKey(volume)
+	began := time.Now()
+	defer func() { metrics.Stored(metricName(r), "unmap_device", began, err) }()
 	if err := d.checkUse(ctx, driver, r, key, device); err != nil {
 		return err
 	}

@@ -425,7 +425,7 @@ func TestDevice_ReadWriteOncePod(t *testing.T) {
 	n := blockNodeOf(t, objects)
 	n.wantMounted(t, "a", n.mount("a"))
 	got := n.mount("b")
-	if m, ok := got[0].(messages.VolumesFailed); !ok || m.Reason.Cause.Code != messages.CauseVolumeInUse || exists(t, n.link("b")) {
+	if m, ok := got[0].(messages.VolumesFailed); !ok || m.Reason.Cause.Code != messages.CauseVolumeInUse || m.Device || exists(t, n.link("b")) {
 		t.Errorf("got %+v, want that the volume is in use", got)
 	}
 	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})

@@ -60,7 +60,7 @@ func TestHungVolumes(t *testing.T) {
 					return err
 				}
 				defer func() { must(t, folder.Close()) }()
-				folder.Node, folder.SetPlugin, folder.RenewAt = n.facts, func(string) {}, func(time.Time) {}
+				folder.Node, folder.SetPlugin, folder.RenewAt = n.facts, func(string, bool) {}, func(time.Time) {}
 				claims, volumes := persistent.Plugins(n.storage)[0], persistent.Plugins(n.storage)[1]
 				if _, err := claims.Mount(ctx, folder, &pod.Spec.Volumes[0]); err != nil {
 					return err

@@ -42,7 +42,7 @@ func (s *Storage) bindLocal(
 	if err != nil {
 		return "", err
 	}
-	p.SetPlugin(localName)
+	p.SetPlugin(localName, false)
 	h := s.begin(p, volume, folder)
 	if !s.isMounted(p, volume) {
 		if err := warnOfGroup(ctx, p, folder, pv); err != nil {

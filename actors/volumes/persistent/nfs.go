@@ -18,7 +18,7 @@ func (s *Storage) mountNFS(
 	if slices.ContainsFunc(p.Pod.Spec.Volumes, func(v v1.Volume) bool { return v.NFS != nil && v.Name == pv.Name }) {
 		return "", kinds.Permanent("the pod has another nfs volume with the name of PersistentVolume %s", pv.Name)
 	}
-	p.SetPlugin(nfs.PluginName)
+	p.SetPlugin(nfs.PluginName, false)
 	s.begin(p, volume, kinds.NFSFolder(pv.Name))
 	path, err := kinds.MountNFS(ctx, p, pv.Name, nfs.OfVolume(pv, readOnly))
 	if err == nil {

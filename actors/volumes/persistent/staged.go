@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
@@ -169,7 +170,8 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 	d.setReady(key, false)
 	defer d.touch(false)
 	if driver.Can(csi.Stages) {
-		if err := driver.Unstage(ctx, d.stagerOf(key), r.Handle, at); err != nil {
+		began, err := time.Now(), driver.Unstage(ctx, d.stagerOf(key), r.Handle, at)
+		if metrics.Stored(metricName(r), "unmount_device", began, err); err != nil {
 			return err
 		}
 	}
