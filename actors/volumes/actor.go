@@ -89,6 +89,7 @@ type actor struct {
 	slept   time.Duration // of it, what timers take into account
 	volumes *reconcile.Reconciler[*v1.Pod, state]
 	held    holding
+	served  served
 	persistence
 }
 
@@ -97,6 +98,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
 		// The actor starts without state and assumes nothing. Pods repeat their requests, and receive results after that.
+		a.served.find(ctx, a.held.rootDir)
 		a.beginStorage(ctx)
 	case messages.MountVolumes:
 		a.volumes.Ensure(ctx, m.UID, m.Pod)
@@ -115,6 +117,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.volumes.Sweep(ctx, m.UIDs, true)
 		a.sweepStorage(ctx)
 		a.held.look(ctx, false)
+	case servedFound:
+		a.served.took(m)
 	case heldFound:
 		a.held.took(ctx, m)
 	case messages.ObjectsChanged:

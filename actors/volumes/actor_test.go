@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +46,12 @@ func (n *node) restart(t testing.TB) {
 }
 
 func newKit(t testing.TB, a supervisors.Actor) *supervisortest.Kit {
-	return supervisortest.New(t, messages.Volumes, a)
+	k := supervisortest.New(t, messages.Volumes, a)
+	i := slices.IndexFunc(k.Work, func(w supervisors.Work) bool { return w.Name == "FindServedPods" })
+	w := k.Work[i]
+	k.Work = slices.Delete(k.Work, i, i+1)
+	k.RunOne(w)
+	return k
 }
 
 // ask sends a message as the pod would, does all work, and returns the messages to the pod.

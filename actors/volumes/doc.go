@@ -30,7 +30,7 @@
 // NFS volumes (kinds/nfs.go, package nfs). A process mounts and another one unmounts each, because only a process can be killed
 // or left behind while a server hangs. The first ends with its pod (UnmountVolumes, and again before each unmount) or the agent.
 // Until it has ended, its operation is in progress, so that no retry begins. A lost message costs a retry: the mount is found on
-// the disk. A server that hangs delays only the end of its own pod.
+// the disk. A server that hangs delays only the end of its own pod, also after a restart: served.go finds the pods with mounts.
 //
 // Mounts that request a token have separate lanes, so that an API server that does not answer does not block other pods'
 // volumes.

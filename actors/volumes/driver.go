@@ -123,11 +123,12 @@ func (d driver) lane(op operation) int {
 	}
 }
 
-// lane is the driver's lane, except that the retry of a failed removal uses the lane without a limit: it may wait for a hung
-// server, e.g. of a replaced kubelet's volume.
+// lane is the driver's lane, except for unmounts that may wait for a hung server: the retry of a failed removal, e.g. of a
+// replaced kubelet's volume, and the first one after a restart of a pod with mounts. They use the lane without a limit.
 func (a *actor) lane(d driver) func(operation) int {
 	return func(op operation) int {
-		if _, failed := a.held.remains[op.Key]; failed && op.Desired == nil {
+		_, failed := a.held.remains[op.Key]
+		if op.Desired == nil && (failed || !op.Actual.known() && a.served.mayHave(op.Key)) {
 			return storing
 		}
 		return d.lane(op)

@@ -15,6 +15,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/actors/volumes/nfs"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -102,10 +103,14 @@ func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Vo
 	out, err := reconcile.Join(ctx, d.ops, key, kinds.OperationTimeout, fits, func(ctx context.Context) volumeOutcome {
 		return d.mountOne(ctx, uid, pod, v)
 	})
-	change, changes := d.ops.Progress(key).(*kinds.GroupChange)
+	progress := d.ops.Progress(key)
+	change, changes := progress.(*kinds.GroupChange)
+	wait, waits := progress.(nfs.Wait)
 	switch {
 	case err != nil && changes:
 		err = kinds.WaitError{Err: changeError{change.Folder, change.Files()}}
+	case errors.Is(err, context.DeadlineExceeded) && waits:
+		err = wait.Overdue(d.timeouts.volume)
 	case errors.Is(err, context.DeadlineExceeded):
 		err = messages.Cause{Code: messages.CauseMounting}.Errorf("it is still being mounted after %s; that goes on",
 			d.timeouts.volume)

@@ -91,7 +91,8 @@ func TestNFS_EndOfThePodKillsTheProgram(t *testing.T) {
 		}
 	}
 	for range 3 {
-		if out := short.mountPod(t.Context(), "u", pod); !strings.Contains(out.failures()[0].message, "still being mounted") {
+		if out := short.mountPod(t.Context(), "u", pod); !strings.Contains(out.failures()[0].message,
+			"nas.test:/data: the server does not answer (it is still being mounted after 10ms") {
 			t.Errorf("got %+v", out)
 		}
 	}
@@ -134,6 +135,36 @@ func TestNFS_BusyVolume(t *testing.T) {
 	}
 	if exists(t, at) {
 		t.Error("the folder is left")
+	}
+}
+
+// After a restart, the first unmount of a pod with mounts that may be a server's has the lane without a limit. So has that of
+// any pod until the mounts have been read.
+func TestNFS_LaneAfterARestart(t *testing.T) {
+	volumestest.NeedMounts(t)
+	n := newNode(t)
+	must(t, os.MkdirAll(n.pod("plain"), 0o750))
+	fuse := n.pod("fuse/volumes/kubernetes.io~local-volume/v")
+	must(t, os.MkdirAll(fuse, 0o750))
+	fusetest.Mount(t, fuse)
+	a, is := New(Options{RootDir: n.rootDir, Operations: n.ops, Node: n.disk.node})("volumes").(*actor)
+	if !is {
+		t.Fatal("it is another type")
+	}
+	lane := func(uid string, actual state) int { return a.lane(driver{n.disk})(operation{Key: uid, Actual: actual}) }
+	for _, uid := range []string{"plain", "fuse"} {
+		if got := lane(uid, state{}); got != storing {
+			t.Errorf("before the mounts have been read, pod %s has lane %d, want %d", uid, got, storing)
+		}
+	}
+	newKit(t, a)
+	for uid, want := range map[string]int{"fuse": storing, "plain": onDisk, "unknown": onDisk} {
+		if got := lane(uid, state{}); got != want {
+			t.Errorf("pod %s has lane %d, want %d", uid, got, want)
+		}
+	}
+	if got := lane("fuse", state{volumes: map[string]volumeState{"v": {}}}); got != onDisk {
+		t.Errorf("a pod with known volumes has lane %d, want %d", got, onDisk)
 	}
 }
 

@@ -3,6 +3,7 @@ package nfs
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -55,6 +56,14 @@ func failure(s Source, output string, err error) error {
 		printed = err.Error()
 	}
 	return why.Errorf("%s: %s (%s)", s.Export(), words, printed)
+}
+
+// Wait is the progress of a mount: mount.nfs runs and waits for the server.
+type Wait struct{ export string }
+
+// Overdue returns the error of a mount that has run for so long, and goes on.
+func (w Wait) Overdue(after time.Duration) error {
+	return unanswered(w.export, fmt.Sprintf("it is still being mounted after %s; that goes on", after))
 }
 
 // unanswered returns the error for a server that did not answer in time.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 
+	"github.com/playlet-dev/playlet/cri/stall"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -93,6 +94,7 @@ func (m *Mounter) Mount(ctx context.Context, pod string, s Source, target string
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer m.enter(&run{pod, stop})()
+	stall.Progress(ctx, Wait{s.Export()})
 	output, err := execute(ctx, path, args...)
 	switch cause := context.Cause(ctx); {
 	case err == nil:
