@@ -198,6 +198,25 @@ func TestWhatIsForbiddenAtFirstIsAskedForAgain(t *testing.T) {
 	}
 }
 
+// A page with the code 404 of a proxy before the API server does not make an object absent: the files of an optional one would be
+// removed from running containers.
+func TestAPageOfAProxyIsNoAbsence(t *testing.T) {
+	a := newAPI(t, 0, settings("red"))
+	left := 3
+	a.refuse("get", func() error {
+		if left--; left < 0 {
+			return nil
+		}
+		return apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{Resource: "configmaps"}, "settings",
+			"default backend - 404", 0, true)
+	})
+	a.c.setPods([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
+	a.awaitHolds("red")
+	if left != -1 {
+		t.Errorf("it was read %d times, want 4", 3-left)
+	}
+}
+
 // Reads that hang keep places from the pods and the namespace that they are for, and from no others.
 func TestObjects_ReadsThatHang(t *testing.T) {
 	var hung, answered atomic.Int32

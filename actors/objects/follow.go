@@ -71,7 +71,7 @@ func (f *follower) read(ctx context.Context) bool {
 		switch {
 		case ctx.Err() != nil:
 			return false
-		case apierrors.IsNotFound(err):
+		case apiclient.Absent(err):
 			f.put(nil)
 			return true
 		case err == nil:

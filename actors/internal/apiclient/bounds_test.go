@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
@@ -66,6 +67,31 @@ func TestBounds_OfAnAnswer(t *testing.T) {
 		if fails != (err != nil) || fails && (n != maxAnswer || !strings.Contains(err.Error(), "longer than 256 MiB")) {
 			t.Errorf("%s: read %d bytes, %v", query, n, err)
 		}
+	}
+}
+
+// An absent object is one of which the API server says so, in its own form.
+func TestAbsent(t *testing.T) {
+	for page, want := range map[string]bool{
+		"404 page not found\n": false, "": false,
+		`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"details":{"name":"p","kind":"pods"}}`: true,
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if want {
+				w.Header().Set("Content-Type", "application/json")
+			}
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, page)
+		}))
+		client, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.CoreV1().Pods("ns").Get(t.Context(), "p", metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) || Absent(err) != want {
+			t.Errorf("%q: %v, absent %v, want %v", page, err, Absent(err), want)
+		}
+		s.Close()
 	}
 }
 

@@ -146,10 +146,16 @@ func inner(err error) error {
 	return err
 }
 
-// changing matches the parts that differ between equal problems: URLs, and the local port before the remote address.
+// Absent reports whether the API server answered that it does not have the object. A page with the code 404, e.g. of a proxy
+// before it, is not such an answer.
+func Absent(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
+}
+
 // maxText is the length, in bytes, to which a message of the API server is cut.
 const maxText = 2 << 10
 
+// changing matches the parts that differ between equal problems: URLs, and the local port before the remote address.
 var changing = regexp.MustCompile(`"?https?://[^\s"]*"?:?\s?|\S+:\d+->`)
 
 // bare returns text on one line without its changing parts.

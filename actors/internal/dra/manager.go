@@ -16,11 +16,11 @@ import (
 	"golang.org/x/time/rate"
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	api "k8s.io/kubelet/pkg/apis/dra/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/actors/internal/dra/checkpoint"
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
@@ -214,7 +214,7 @@ func (m *Manager) read(ctx context.Context, pod *v1.Pod) (out []*resourceapi.Res
 		claim, err := m.client.ResourceV1().ResourceClaims(n.Namespace).Get(ctx, n.Name, metav1.GetOptions{})
 		of := messages.Cause{Kind: claimKind, Name: n.String()}
 		switch {
-		case apierrors.IsNotFound(err):
+		case apiclient.Absent(err):
 			return nil, of.Absent()
 		case err != nil:
 			return nil, of.Unread(err)

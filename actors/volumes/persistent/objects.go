@@ -8,7 +8,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -43,7 +42,7 @@ func fetch[T any](
 		return read(ctx, name, metav1.GetOptions{})
 	})
 	switch {
-	case apierrors.IsNotFound(err):
+	case apiclient.Absent(err):
 		why := messages.Cause{Code: cmp.Or(absent[called.kind], messages.CauseObjectAbsent), Kind: called.kind, Name: called.name}
 		return nil, kinds.WaitError{Err: why.Errorf("%s does not exist", called)}
 	case err != nil:

@@ -229,5 +229,5 @@ func (s *Source) Account(ctx context.Context, pod *v1.Pod) (*v1.ServiceAccount, 
 
 // refused reports whether the API server refuses the account. Other errors, e.g. of a busy server, may be temporary.
 func refused(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+	return apiclient.Absent(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
