@@ -147,7 +147,7 @@ func (m *Manager) allocate(ctx context.Context, r request) error {
 	defer m.mu.Unlock()
 	if err != nil {
 		m.inventory.release(r.holder, r.resource)
-		return err
+		return fmt.Errorf("device plugin of %s: %w", r.resource, err)
 	}
 	g, still := m.inventory.given[r.holder][r.resource]
 	if !still { // the pod no longer needs the answer, or further devices

@@ -273,7 +273,7 @@ func TestAPodThatIsRefusedHasNothing(t *testing.T) {
 	}
 	r.begin(p)
 	r.await(2, 2)
-	if err := r.allocatePod(t.Context(), asks("u", "1", ":c", ":d")); err == nil || !strings.Contains(err.Error(), "b is on fire") {
+	if err := r.allocatePod(t.Context(), asks("u", "1", ":c", ":d")); err == nil || !strings.Contains(err.Error(), "b is on fire") || !strings.Contains(err.Error(), gpu) {
 		t.Errorf("%v", err)
 	}
 	if r.ids("u", "c") != nil || r.ids("u", "d") != nil {
