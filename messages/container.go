@@ -34,8 +34,10 @@ const (
 // RunContainer is all that one container is to be: this attempt of it runs, in this sandbox. Telling it again changes
 // nothing, and is answered again. Another attempt comes only to an actor that has none.
 //
-// Sender: pod. Receiver: container. Reply: ContainerReported; the actor exits with ContainerEnded when the container ends.
-// If lost: the pod sends it again when its timeout ends.
+// Sender: pod, with Started or to the running actor. Receiver: container. Reply: ContainerReported; the actor exits with
+// ContainerEnded when the container ends.
+// If lost: the supervisor's record has it for the next incarnation; to a running actor, the pod sends it again when its timeout
+// ends.
 type RunContainer struct {
 	Pod       *v1.Pod
 	Container *v1.Container
@@ -67,8 +69,8 @@ type RunContainer struct {
 // With HookOnly the pre-stop hook runs, and the signal waits until the same is asked for without HookOnly: the hook is not run a
 // second time then.
 //
-// Sender: pod. Receiver: container. Reply: none; the actor exits with ContainerEnded.
-// If lost: the pod asks again when its timeout ends.
+// Sender: pod, with Started or to the running actor. Receiver: container. Reply: none; the actor exits with ContainerEnded.
+// If lost: as RunContainer.
 type StopContainer struct {
 	UID   string
 	Name  string

@@ -5,6 +5,11 @@ package messages
 // no topic and stand for themselves.
 func Topic(msg any) string {
 	switch m := msg.(type) {
+	case Started:
+		if m.Desired != nil {
+			return Topic(m.Desired)
+		}
+		return ""
 	case SourcePodsWanted:
 		return "pods of a source"
 	case PodWanted:

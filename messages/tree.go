@@ -6,11 +6,14 @@ import "time"
 //
 // Sender: the supervision layer. Receiver: every actor. Reply: none.
 // If lost: it cannot be; it is delivered with the start itself.
-type Started struct{}
+type Started struct {
+	// Desired is the desired state in the supervisor's record of the actor, which the parent gave it (SpawnWith, Update), or nil.
+	Desired any
+}
 
-// ChildStarted reports that a child runs without state. Its parent answers with the child's whole desired state.
+// ChildStarted reports that a child runs, without state. A parent that gives the supervisor no desired state answers with it.
 //
-// Sender: the supervision layer. Receiver: the child's parent. Reply: the child's desired state, to the child.
+// Sender: the supervision layer. Receiver: the child's parent. Reply: the child's desired state, unless Started had it.
 // If lost: with the parent, whose restart restarts all its children.
 type ChildStarted struct {
 	Name  string
@@ -47,7 +50,7 @@ const (
 )
 
 // ChildExited reports that a child ended itself, with its result and the verdict of its exit strategy. Its name is free again
-// unless it is restarted; then ChildStarted follows.
+// unless it is restarted; then ChildStarted follows, for a child with desired states after the next one.
 //
 // Sender: the supervision layer. Receiver: the child's parent. Reply: none.
 // If lost: with the parent, which has no children after its restart.

@@ -67,19 +67,23 @@ type Context interface {
 	// SpawnKind is Spawn for a row with several dynamic kinds, of which Spawn takes the first. A name can be used for another
 	// kind after ChildStopped.
 	SpawnKind(kind Kind, name string)
-	// SpawnWith is Spawn with a strategy for the case that the child ends itself; Spawn uses Temporary. For an existing
-	// child, the new strategy replaces the old one.
-	SpawnWith(name string, s exits.Strategy)
-	// SetStrategy replaces the strategy of a child. It does nothing if there is no such child.
-	SetStrategy(name string, s exits.Strategy)
+	// SpawnWith is Spawn with a desired state, which the child gets with Started, and a strategy for the case that the child ends
+	// itself; Spawn uses Temporary. The supervisor's record keeps both: each incarnation gets the desired state. The child's exit
+	// ends it, unless it belongs to a later run than the exit (exits.Strategy.Run); then the child is restarted at once. A child
+	// with a strategy that restarts it has its next incarnation with its next desired state.
+	//
+	// For an existing child they replace those before. A running child also gets the desired state as a message. A child that is
+	// being stopped, or has exited, is started with it as soon as its name is free. A child that waits after panics, for its
+	// back-off or in quarantine, is started with it afterwards.
+	SpawnWith(name string, desired any, s exits.Strategy)
+	// Update replaces the desired state and the strategy of a child for its next incarnation. The present one gets no message. It
+	// does nothing if there is no such child.
+	Update(name string, desired any, s exits.Strategy)
 	// Exit ends this actor, once the message being handled is done with, with a result: a value that its parent's strategy
 	// judges and its parent gets in ChildExited. It is no failure and counts towards no intensity.
 	Exit(result messages.ExitResult)
-	// Stop ends a child for good; ChildStopped follows when its name is free.
+	// Stop ends a child for good, and drops its desired state; ChildStopped follows when its name is free.
 	Stop(name string)
-	// Restart ends a child and starts it again under the same name, after its end and the delay. The same mechanism restarts
-	// a child after a panic, and after an exit if its strategy restarts it.
-	Restart(name string, after time.Duration)
 	// Become replaces the actor's behaviour, from the next message on.
 	Become(b Behavior)
 	// Unhandled records a message that the actor has no use for in its present state.

@@ -25,7 +25,7 @@ type cell struct {
 	self messages.Address
 	gen  uint64
 
-	cause uint64 // id of the message that led to the spawn
+	first *envelope // Started, which the supervisor has sent
 	log   *slog.Logger
 
 	actor    Actor
@@ -52,9 +52,9 @@ type cell struct {
 	timers  map[*timer]struct{}
 }
 
-func newCell(s *System, row *Row, self messages.Address, cause uint64) *cell {
+func newCell(s *System, row *Row, self messages.Address, first *envelope) *cell {
 	c := &cell{
-		sys: s, row: row, self: self, cause: cause, gen: s.seq.Add(1), children: map[string]*child{},
+		sys: s, row: row, self: self, first: first, gen: s.seq.Add(1), children: map[string]*child{},
 		working: map[uint64]string{}, timers: map[*timer]struct{}{},
 		log: s.log.With("actor", self.String()),
 	}
@@ -98,10 +98,7 @@ func (c *cell) start() {
 	if c.self == messages.Node {
 		defer close(c.sys.up) // the root starts once
 	}
-	id := c.sys.seq.Add(1)
-	env := &envelope{id: id, cause: c.cause, flow: Flow{ID: id, Pod: c.self.PodUID()}, from: c.self.Parent(),
-		sent: c.sys.clock.Now(), msg: messages.Started{}}
-	c.deliver(env, func(env *envelope) {
+	c.deliver(c.first, func(env *envelope) {
 		c.actor = c.sys.opts.Constructors[c.row.Kind](c.self.Name())
 		c.behavior = c.actor.Receive
 		c.behavior(c, env.msg)
@@ -234,14 +231,12 @@ func (c *cell) deliver(env *envelope, handle func(*envelope)) {
 // A cell is the Context of its actor; see there.
 var _ Context = (*cell)(nil)
 
-func (c *cell) Self() messages.Address                   { return c.self }
-func (c *cell) Sender() messages.Address                 { return c.env.from }
-func (c *cell) Now() time.Time                           { return c.sys.clock.Now() }
-func (c *cell) Log() *slog.Logger                        { return c.log.With("flow", c.env.flow.ID) }
-func (c *cell) Tell(to messages.Address, msg any)        { c.sys.post(to, c.follow(to, msg)) }
-func (c *cell) Become(b Behavior)                        { c.behavior = b }
-func (c *cell) Stop(name string)                         { c.end(name, forgetChild, 0) }
-func (c *cell) Restart(name string, after time.Duration) { c.end(name, restartChild, after) }
+func (c *cell) Self() messages.Address            { return c.self }
+func (c *cell) Sender() messages.Address          { return c.env.from }
+func (c *cell) Now() time.Time                    { return c.sys.clock.Now() }
+func (c *cell) Log() *slog.Logger                 { return c.log.With("flow", c.env.flow.ID) }
+func (c *cell) Tell(to messages.Address, msg any) { c.sys.post(to, c.follow(to, msg)) }
+func (c *cell) Become(b Behavior)                 { c.behavior = b }
 
 // follow is the envelope of a message that the one being handled causes.
 func (c *cell) follow(to messages.Address, msg any) *envelope {

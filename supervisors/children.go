@@ -24,6 +24,9 @@ type child struct {
 	*life   // which the supervisor alone writes, and so may read as it is
 	row     *Row
 	exits   exits.Strategy
+	desired any  // of its next incarnation; nil: none
+	given   bool // its parent gives it desired states: without one it is not restarted after an exit
+	exited  bool // it has ended itself, and is to be restarted
 	pid     *actor.PID
 	onExit  exitAction // the action at its end
 	after   time.Duration
@@ -38,41 +41,47 @@ type respawn struct {
 	number uint64
 }
 
-func (c *cell) Spawn(name string) { c.SpawnWith(name, exits.Strategy{Restart: exits.Temporary}) }
+func (c *cell) Spawn(name string) { c.SpawnWith(name, nil, exits.Strategy{Restart: exits.Temporary}) }
 
 func (c *cell) SpawnKind(kind Kind, name string) {
 	for i := range c.row.Children {
 		if row := &c.row.Children[i]; row.Dynamic && row.Kind == kind {
-			c.spawnRow(row, name, exits.Strategy{Restart: exits.Temporary})
+			c.spawnRow(row, name, nil, exits.Strategy{Restart: exits.Temporary})
 			return
 		}
 	}
 	panic(fmt.Sprintf("%s has no row in the tree for dynamic children of kind %q", c.self, kind))
 }
 
-func (c *cell) SpawnWith(name string, s exits.Strategy) {
+func (c *cell) SpawnWith(name string, desired any, s exits.Strategy) {
 	row := c.row.child(name)
 	if row == nil {
 		panic(fmt.Sprintf("%s has no row in the tree for a child named %q", c.self, name))
 	}
-	c.spawnRow(row, name, s)
+	c.spawnRow(row, name, desired, s)
 }
 
-func (c *cell) SetStrategy(name string, s exits.Strategy) {
+func (c *cell) Update(name string, desired any, s exits.Strategy) {
 	if ch := c.children[name]; ch != nil {
-		ch.exits = s
+		ch.desired, ch.exits = desired, s
 	}
 }
 
-func (c *cell) spawnRow(row *Row, name string, s exits.Strategy) {
+func (c *cell) spawnRow(row *Row, name string, desired any, s exits.Strategy) {
 	if ch, ok := c.children[name]; ok {
-		ch.exits = s
-		if ch.v.State == Ending && ch.onExit == forgetChild {
+		ch.desired, ch.exits, ch.given = desired, s, ch.given || desired != nil
+		switch {
+		case desired != nil && ch.v.State == Running:
+			c.Tell(c.self.Child(name), desired)
+		case ch.v.State == Ending && ch.onExit == forgetChild:
 			ch.onExit, ch.after = restartChild, 0
+		case desired != nil && ch.v.State == Restarting && ch.exited: // after a panic, the back-off stays
+			c.spawnChild(name, ch)
 		}
 		return
 	}
-	ch := &child{life: c.sys.newLife(c.self.Child(name), row.Kind), row: row, exits: s}
+	ch := &child{life: c.sys.newLife(c.self.Child(name), row.Kind), row: row, desired: desired, given: desired != nil,
+		exits: s}
 	c.children[name] = ch
 	c.spawnChild(name, ch)
 }
@@ -81,11 +90,8 @@ func (c *cell) spawnChild(name string, ch *child) {
 	if c.stopping {
 		return
 	}
-	var cause uint64
-	if c.env != nil {
-		cause = c.env.id
-	}
-	kid := newCell(c.sys, ch.row, c.self.Child(name), cause)
+	kid := newCell(c.sys, ch.row, c.self.Child(name), c.started(c.self.Child(name), ch.desired))
+	ch.exited = false
 	restarted := ch.begin(kid)
 	pid, err := c.pctx.SpawnNamed(c.sys.props(kid), name)
 	if err != nil {
@@ -105,15 +111,30 @@ func (c *cell) spawnChild(name string, ch *child) {
 	}
 }
 
-func (c *cell) end(name string, n exitAction, after time.Duration) {
+// started returns the first message to a child. With a desired state it belongs to the flow of the message being handled.
+func (c *cell) started(child messages.Address, desired any) *envelope {
+	if desired != nil && c.env != nil {
+		return c.follow(child, messages.Started{Desired: desired})
+	}
+	env := newStarted(c.sys, child)
+	if c.env != nil {
+		env.cause = c.env.id
+	}
+	return env
+}
+
+func newStarted(s *System, to messages.Address) *envelope {
+	id := s.seq.Add(1)
+	return &envelope{id: id, flow: Flow{ID: id, Pod: to.PodUID()}, from: to.Parent(), sent: s.clock.Now(),
+		msg: messages.Started{}}
+}
+
+func (c *cell) Stop(name string) {
 	ch, ok := c.children[name]
 	if !ok || c.stopping {
 		return
 	}
-	if n == restartChild && (ch.v.State == Quarantined || ch.v.State == Ending && ch.onExit == quarantineChild) {
-		return // left alone; it will be tried in its own time
-	}
-	ch.onExit, ch.after = n, after
+	ch.onExit, ch.desired = forgetChild, nil
 	switch ch.v.State {
 	case Running:
 		ch.enter(Ending, time.Time{})
@@ -175,7 +196,8 @@ func (c *cell) childTerminated(name string) {
 	c.settle(name, ch)
 }
 
-// settle acts on the end of a child: it forgets, restarts or isolates it.
+// settle acts on the end of a child: it forgets, restarts or isolates it. A restart comes after the messages that the child has
+// sent, so that its next incarnation gets a desired state that takes them into account.
 func (c *cell) settle(name string, ch *child) {
 	addr := c.self.Child(name)
 	ch.respawn++
@@ -184,12 +206,12 @@ func (c *cell) settle(name string, ch *child) {
 		c.forget(name, ch)
 		c.Tell(c.self, messages.ChildStopped{Name: name})
 	case restartChild:
-		if ch.after <= 0 {
-			c.spawnChild(name, ch)
-			return
-		}
 		ch.enter(Restarting, c.Now().Add(ch.after))
-		c.After(ch.after, respawn{name, ch.respawn})
+		if again := (respawn{name, ch.respawn}); ch.after > 0 {
+			c.After(ch.after, again)
+		} else {
+			c.Tell(c.self, again)
+		}
 	case quarantineChild:
 		q := messages.ChildQuarantined{Name: name, Reason: firstLine(ch.reason), Until: c.Now().Add(ch.after)}
 		ch.enter(Quarantined, q.Until)

@@ -42,6 +42,9 @@ var plans sync.Map // reflect.Type -> []part
 
 // digest describes the subject and the content of a message in a few words.
 func digest(msg any) string {
+	if s, is := msg.(messages.Started); is && s.Desired != nil {
+		return strings.TrimSpace(typeName(s.Desired) + " " + digest(s.Desired))
+	}
 	t := reflect.TypeOf(msg)
 	if t == nil || t.Kind() != reflect.Struct {
 		return ""

@@ -22,11 +22,14 @@ type leave struct {
 	falls  bool // it panics as well
 }
 
-// raise has the keeper spawn a child with a strategy.
-type raise struct{ s exits.Strategy }
+// raise has the keeper spawn a child with a strategy and a desired state.
+type raise struct {
+	s       exits.Strategy
+	desired any
+}
 
-// change has the keeper replace the strategy of the child.
-type change struct{ s exits.Strategy }
+// change has the keeper replace both of the child.
+type change raise
 
 func exiting(ctx Context, msg any) bool {
 	switch m := msg.(type) {
@@ -38,10 +41,10 @@ func exiting(ctx Context, msg any) bool {
 		}
 		return true
 	case raise:
-		ctx.SpawnWith("c", m.s)
+		ctx.SpawnWith("c", m.desired, m.s)
 		return true
 	case change:
-		ctx.SetStrategy("c", m.s)
+		ctx.Update("c", m.desired, m.s)
 		return true
 	}
 	return false
@@ -61,7 +64,7 @@ func TestExitsCountTowardsNoIntensity(t *testing.T) {
 	in := newInbox()
 	s := startFamily(t, family(Quarantine, 0), in, nil, exiting)
 	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
-	s.Tell("keeper", raise{exits.Strategy{Restart: exits.Permanent}})
+	s.Tell("keeper", raise{s: exits.Strategy{Restart: exits.Permanent}})
 	for i := 1; i <= 10; i++ {
 		in.await(t, i, "starts of c", is[messages.Started]("keeper/c"))
 		s.Tell("keeper/c", leave{result: result(i)})
@@ -86,7 +89,7 @@ func TestARestartAfterAnExitWaits(t *testing.T) {
 	s := startFamily(t, family(Quarantine, 0), in, nil, exiting)
 	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
 	const wait = 50 * time.Millisecond
-	s.Tell("keeper", raise{exits.Strategy{Restart: exits.Permanent, Backoff: backoff.Restarts{
+	s.Tell("keeper", raise{s: exits.Strategy{Restart: exits.Permanent, Backoff: backoff.Restarts{
 		Policy: backoff.Policy{First: wait, Max: time.Hour}, Step: 1, Last: time.Now(),
 	}}})
 	in.await(t, 1, "starts of c", is[messages.Started]("keeper/c"))
@@ -106,7 +109,7 @@ func TestAnExitWithoutRestartLeavesTheNameFree(t *testing.T) {
 		in.await(t, 1, "starts", is[messages.Started](sibling))
 	}
 	for i, verdict := range []messages.ExitVerdict{messages.ExitStops, messages.ExitEscalates} {
-		s.Tell("keeper", raise{exits.Strategy{Restart: exits.Temporary, Escalate: true}})
+		s.Tell("keeper", raise{s: exits.Strategy{Restart: exits.Temporary, Escalate: true}})
 		in.await(t, i+1, "starts of c", is[messages.Started]("keeper/c"))
 		s.Tell("keeper/c", leave{result: result(i)})
 		in.await(t, 1, "exits", exited(result(i), verdict))
@@ -124,7 +127,7 @@ func TestAPanicGoesBeforeAnExit(t *testing.T) {
 	in := newInbox()
 	s := startFamily(t, family(Escalate, 5), in, nil, exiting)
 	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
-	s.Tell("keeper", raise{exits.Strategy{Restart: exits.Temporary}})
+	s.Tell("keeper", raise{s: exits.Strategy{Restart: exits.Temporary}})
 	in.await(t, 1, "starts of c", is[messages.Started]("keeper/c"))
 	s.Tell("keeper/c", leave{result: 1, falls: true})
 	in.await(t, 2, "starts of c", is[messages.Started]("keeper/c"))
@@ -138,17 +141,17 @@ func TestAPanicGoesBeforeAnExit(t *testing.T) {
 // A new strategy for an existing child replaces the one before, and spawns no child.
 func TestExitStrategy_IsReplaced(t *testing.T) {
 	for _, replace := range []func(exits.Strategy) any{
-		func(s exits.Strategy) any { return raise{s} }, func(s exits.Strategy) any { return change{s} },
+		func(s exits.Strategy) any { return raise{s: s} }, func(s exits.Strategy) any { return change{s: s} },
 	} {
 		in := newInbox()
 		s := startFamily(t, family(Escalate, 5), in, nil, exiting)
 		in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
-		s.Tell("keeper", change{exits.Strategy{Restart: exits.Permanent}})
+		s.Tell("keeper", change{s: exits.Strategy{Restart: exits.Permanent}})
 		ask(t, s, "keeper")
 		if got := s.Actors(); slices.Contains(got, "keeper/c") {
 			t.Errorf("the strategy of an absent child spawned it: %v", got)
 		}
-		s.Tell("keeper", raise{exits.Strategy{Restart: exits.Temporary}})
+		s.Tell("keeper", raise{s: exits.Strategy{Restart: exits.Temporary}})
 		in.await(t, 1, "starts of c", is[messages.Started]("keeper/c"))
 		s.Tell("keeper", replace(exits.Strategy{Restart: exits.Permanent}))
 		ask(t, s, "keeper")
@@ -156,4 +159,186 @@ func TestExitStrategy_IsReplaced(t *testing.T) {
 		in.await(t, 1, "exits", exited(1, messages.ExitRestarts))
 		in.await(t, 2, "starts of c", is[messages.Started]("keeper/c"))
 	}
+}
+
+// work is a desired state of the child.
+type work int
+
+func startedWith(desired any) func(any) bool {
+	return func(v any) bool {
+		n, ok := v.(named)
+		started, isStart := n.msg.(messages.Started)
+		return ok && isStart && n.actor == "keeper/c" && started.Desired == desired
+	}
+}
+
+func gets(desired work) func(any) bool {
+	return func(v any) bool { return v == any(named{"keeper/c", desired}) }
+}
+
+// The desired state of a child outlives its incarnations: after a panic the child has it again. An exit ends it, and the child
+// waits for the next one. If that is there and belongs to a later run, the child is restarted, whatever the verdict on the exit.
+func TestSpawnWith_DesiredStateOutlivesTheChild(t *testing.T) {
+	in := newInbox()
+	s := startFamily(t, family(Escalate, 100), in, nil, exiting)
+	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
+	strategy := exits.Strategy{Restart: exits.Permanent}
+	s.Tell("keeper", raise{strategy, work(1)})
+	in.await(t, 1, "starts with 1", startedWith(work(1)))
+	s.Tell("keeper", raise{strategy, work(2)})
+	in.await(t, 1, "messages with 2", gets(2))
+	s.Tell("keeper/c", boom{})
+	in.await(t, 1, "starts with 2", startedWith(work(2)))
+	s.Tell("keeper", change{strategy, work(3)})
+	ask(t, s, "keeper")
+	s.Tell("keeper/c", boom{})
+	in.await(t, 1, "starts with 3", startedWith(work(3)))
+	if n := in.count(gets(3)); n > 0 {
+		t.Errorf("an update was sent to the child as %d messages, want none", n)
+	}
+	s.Tell("keeper/c", leave{result: 1})
+	in.await(t, 1, "exits", exited(1, messages.ExitRestarts))
+	if v, ok := s.VitalsOf("keeper/c"); !ok || v.State != Restarting {
+		t.Errorf("got the vitals %+v of a child without a desired state, want %s", v, Restarting)
+	}
+	s.Tell("keeper", raise{strategy, work(4)})
+	in.await(t, 1, "starts with 4", startedWith(work(4)))
+	if n := in.count(startedWith(nil)); n > 0 {
+		t.Errorf("the child was started %d times without a desired state, want 0", n)
+	}
+	for i, restart := range []exits.RestartType{exits.Permanent, exits.Temporary} {
+		s.Tell("keeper", change{exits.Strategy{Restart: restart, Run: 1}, work(5 + i)})
+		ask(t, s, "keeper")
+		s.Tell("keeper/c", leave{result: 2})
+		in.await(t, 1, "starts with a later run", startedWith(work(5+i)))
+	}
+}
+
+// A child is restarted once its parent has handled the messages that came before its end: one of them may replace the desired
+// state. The first message to the child belongs to the flow of the parent's order.
+func TestSpawnWith_ARestartFollowsEarlierMessages(t *testing.T) {
+	type swap struct{ until chan struct{} }
+	strategy, in := exits.Strategy{Restart: exits.Permanent}, newInbox()
+	s := startFamily(t, family(Escalate, 100), in, nil, func(ctx Context, msg any) bool {
+		switch m := msg.(type) {
+		case swap:
+			ctx.Stop("c")
+			ctx.SpawnWith("c", work(1), strategy)
+			<-m.until
+		case raise:
+			in.put(ctx.(*cell).env.flow.ID)
+		case messages.Started:
+			if m.Desired == work(0) {
+				in.put(ctx.(*cell).env.flow.ID)
+			}
+		}
+		return exiting(ctx, msg)
+	})
+	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
+	s.Tell("keeper", raise{strategy, work(0)})
+	in.await(t, 1, "starts with 0", startedWith(work(0)))
+	ended := make(chan struct{})
+	s.Tell("keeper", swap{ended})
+	s.Tell("keeper", change{strategy, work(2)})
+	in.await(t, 1, "swaps", is[swap]("keeper"))
+	for l, _ := s.lives.Load(messages.Address("keeper/c")); l.(*life).runs(); {
+		time.Sleep(time.Millisecond)
+	}
+	close(ended)
+	in.await(t, 2, "starts of c", is[messages.Started]("keeper/c"))
+	if n := in.count(startedWith(work(2))); n != 1 {
+		t.Errorf("got %d starts with the newest desired state, want 1", n)
+	}
+	flows := map[uint64]int{}
+	in.count(func(v any) bool {
+		if id, ok := v.(uint64); ok {
+			flows[id]++
+		}
+		return false
+	})
+	if len(flows) != 1 {
+		t.Errorf("got the flows %v of the order and the start, want one", flows)
+	}
+}
+
+// A child that is being stopped is started again with the desired state that its parent gives it meanwhile. The earlier one is
+// dropped.
+func TestSpawnWith_RevivesAStoppedChild(t *testing.T) {
+	type swap struct{ desired any }
+	in := newInbox()
+	strategy := exits.Strategy{Restart: exits.Permanent}
+	s := startFamily(t, family(Escalate, 5), in, nil, func(ctx Context, msg any) bool {
+		if m, ok := msg.(swap); ok {
+			ctx.Stop("c")
+			if m.desired != nil {
+				ctx.SpawnWith("c", m.desired, strategy)
+			}
+			return true
+		}
+		return exiting(ctx, msg)
+	})
+	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
+	s.Tell("keeper", raise{strategy, work(1)})
+	in.await(t, 1, "starts with 1", startedWith(work(1)))
+	s.Tell("keeper", swap{work(2)})
+	in.await(t, 1, "starts with 2", startedWith(work(2)))
+	s.Tell("keeper", swap{})
+	in.await(t, 1, "stops", is[messages.ChildStopped]("keeper"))
+	s.Tell("keeper", raise{strategy, work(3)})
+	in.await(t, 1, "starts with 3", startedWith(work(3)))
+	if n := in.count(is[messages.Started]("keeper/c")); n != 3 {
+		t.Errorf("got %d starts, want 3", n)
+	}
+}
+
+// A quarantined child keeps its desired state, takes a newer one without a start, and is released with it.
+func TestSpawnWith_WaitsForTheEndOfAQuarantine(t *testing.T) {
+	type release struct{}
+	in := newInbox()
+	strategy := exits.Strategy{Restart: exits.Permanent}
+	s := startFamily(t, family(Quarantine, 0), in, nil, func(ctx Context, msg any) bool {
+		if _, ok := msg.(release); ok {
+			ctx.Tell(ctx.Self(), respawn{"c", ctx.(*cell).children["c"].respawn})
+			return true
+		}
+		return exiting(ctx, msg)
+	})
+	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
+	for i := range 2 {
+		s.Tell("keeper", raise{strategy, work(2 * i)})
+		if i == 0 {
+			in.await(t, 1, "starts with 0", startedWith(work(0)))
+		} else {
+			in.await(t, 1, "messages with 2", gets(2))
+		}
+		s.Tell("keeper/c", boom{})
+		in.await(t, i+1, "quarantines", is[messages.ChildQuarantined]("keeper"))
+		if i > 0 {
+			s.Tell("keeper", raise{strategy, work(3)})
+			ask(t, s, "keeper")
+		}
+		s.Tell("keeper", release{})
+		in.await(t, i+2, "starts of c", is[messages.Started]("keeper/c"))
+	}
+	for desired, want := range map[work]int{0: 2, 2: 0, 3: 1} {
+		if n := in.count(startedWith(desired)); n != want {
+			t.Errorf("got %d starts with %d, want %d", n, desired, want)
+		}
+	}
+}
+
+// A desired state ends the back-off after an exit.
+func TestSpawnWith_EndsTheBackOffOfAnExit(t *testing.T) {
+	in := newInbox()
+	s := startFamily(t, family(Escalate, 5), in, nil, exiting)
+	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
+	waits := exits.Strategy{Restart: exits.Permanent, Backoff: backoff.Restarts{
+		Policy: backoff.Policy{First: time.Hour, Max: time.Hour}, Step: 1, Last: time.Now(),
+	}}
+	s.Tell("keeper", raise{waits, work(1)})
+	in.await(t, 1, "starts with 1", startedWith(work(1)))
+	s.Tell("keeper/c", leave{result: 1})
+	in.await(t, 1, "exits", exited(1, messages.ExitRestarts))
+	s.Tell("keeper", raise{waits, work(2)})
+	in.await(t, 1, "starts with 2", startedWith(work(2)))
 }

@@ -186,6 +186,8 @@ func TestWhatReplacesWhat(t *testing.T) {
 		{all, messages.GetDesired{UID: "a"}, true},
 		{messages.UnmountVolumes{UID: "a"}, messages.MountVolumes{UID: "a"}, false},
 		{messages.ContainerReported{UID: "a", StopFailed: "busy"}, messages.ContainerReported{UID: "a"}, true},
+		{messages.Started{Desired: messages.RunContainer{}}, messages.StopContainer{UID: "a"}, false},
+		{messages.Started{}, messages.StopContainer{UID: "a"}, true},
 	} {
 		var n sequenceFilter
 		if !n.take("worker", &envelope{id: 5, from: messages.Pods, msg: c.first}) ||

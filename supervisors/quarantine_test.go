@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/exits"
 )
 
 // A restarted parent starts all its children: their quarantines end, in health as well.
@@ -37,7 +38,7 @@ func TestARestartDoesNotCutAQuarantineShort(t *testing.T) {
 				ctx.Tell(ctx.Self(), restart{})
 				return true
 			}
-			ctx.Restart("a", 0)
+			ctx.SpawnWith("a", ping{}, exits.Strategy{})
 			close(release)
 		}
 		return false

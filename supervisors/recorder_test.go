@@ -146,10 +146,12 @@ func TestDigests(t *testing.T) {
 		"generation=2 phase=running Running ready code=Backoff permanent": messages.PodStatusChanged{UID: "u", Generation: 2, Phase: "running",
 			Status: ready, Waiting: &messages.Reason{Code: "Backoff", Message: secret, Cause: messages.Cause{Text: secret}, Permanent: true}},
 		"pod=shop/web container=c attempt=1": messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], Attempt: 1, ImageRef: secret},
-		"container=c code=ErrImagePull":      messages.ImageFailed{Key: messages.ImageKey{Container: "c"}, Reason: messages.Reason{Code: "ErrImagePull", Message: secret}},
-		"":                                   messages.VolumesMounted{UID: "u", Paths: map[string]string{"v": secret}},
-		"name=a failed":                      read{name: "a", secretValue: secret, err: errors.New(secret), data: map[string][]byte{"k": []byte(secret)}},
-		"name=" + strings.Repeat("x", 64):    messages.ChildStarted{Name: strings.Repeat("x", 300)},
+		"RunContainer pod=shop/web container=c": messages.Started{Desired: messages.RunContainer{Pod: pod,
+			Container: &pod.Spec.Containers[0], ImageRef: secret}},
+		"container=c code=ErrImagePull":   messages.ImageFailed{Key: messages.ImageKey{Container: "c"}, Reason: messages.Reason{Code: "ErrImagePull", Message: secret}},
+		"":                                messages.VolumesMounted{UID: "u", Paths: map[string]string{"v": secret}},
+		"name=a failed":                   read{name: "a", secretValue: secret, err: errors.New(secret), data: map[string][]byte{"k": []byte(secret)}},
+		"name=" + strings.Repeat("x", 64): messages.ChildStarted{Name: strings.Repeat("x", 300)},
 	} {
 		if got := digest(msg); got != want {
 			t.Errorf("%T: %q, want %q", msg, got, want)

@@ -62,7 +62,8 @@ func (c *cell) Exit(result messages.ExitResult) {
 	}
 }
 
-// childExited applies the exit strategy to a child that ended itself.
+// childExited applies the exit strategy to a child that ended itself. The exit ends the desired state of its run; then the child
+// waits until its parent gives the next one. A desired state of a later run stays: the child is restarted with it at once.
 func (c *cell) childExited(name string, ch *child) {
 	e := ch.c.exit
 	c.env = &envelope{id: e.env.id, flow: e.env.flow} // the parent's part of the story
@@ -74,10 +75,18 @@ func (c *cell) childExited(name string, ch *child) {
 		exited.RestartAt = now.Add(after)
 	}
 	c.Tell(c.self, exited)
-	if verdict != messages.ExitRestarts {
+	ch.onExit, ch.after, ch.exited = restartChild, after, true
+	switch {
+	case ch.desired != nil && e.result.Exit().Run < ch.exits.Run:
+		ch.after = 0
+		c.settle(name, ch)
+	case verdict != messages.ExitRestarts:
 		c.forget(name, ch)
-		return
+	case ch.given:
+		ch.desired = nil
+		ch.respawn++
+		ch.enter(Restarting, exited.RestartAt)
+	default:
+		c.settle(name, ch)
 	}
-	ch.onExit, ch.after = restartChild, after
-	c.settle(name, ch)
 }

@@ -87,7 +87,7 @@ func Start(opts Options) (*System, error) {
 		actor.WithDeadLetterRequestLogging(false),
 	)
 	s.as.EventStream.Subscribe(s.onDeadLetter)
-	root := newCell(s, opts.Tree, messages.Node, 0)
+	root := newCell(s, opts.Tree, messages.Node, newStarted(s, messages.Node))
 	s.newLife(messages.Node, opts.Tree.Kind).begin(root)
 	props := s.props(root)
 	pid, err := s.as.Root.SpawnNamed(props.Configure(actor.WithGuardian(topStrategy{s})), string(opts.Tree.Kind))

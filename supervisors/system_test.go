@@ -271,37 +271,6 @@ func TestAPanicInWorkIsAPanicOfTheActor(t *testing.T) {
 	in.await(t, 2, "starts of a", is[messages.Started]("keeper/a"))
 }
 
-func TestRestartWaitsForTheEndAndTheBackOff(t *testing.T) {
-	in := newInbox()
-	var mu sync.Mutex
-	var asked, started time.Time
-	s := startFamily(t, family(Escalate, 5), in, nil, func(ctx Context, msg any) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		switch msg.(type) {
-		case ping:
-			if ctx.Self() == "keeper" {
-				asked = ctx.Now()
-				ctx.Restart("a", 300*time.Millisecond)
-			}
-		case messages.Started:
-			if ctx.Self() == "keeper/a" {
-				started = ctx.Now()
-			}
-		}
-		return false
-	})
-	in.await(t, 1, "starts of a", is[messages.Started]("keeper/a"))
-	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
-	ask(t, s, "keeper")
-	in.await(t, 2, "starts of a", is[messages.Started]("keeper/a"))
-	mu.Lock()
-	defer mu.Unlock()
-	if d := started.Sub(asked); d < 300*time.Millisecond {
-		t.Errorf("it came back after %s", d)
-	}
-}
-
 func TestStopFreesTheName(t *testing.T) {
 	in := newInbox()
 	s := startFamily(t, family(Escalate, 5), in, nil, func(ctx Context, msg any) bool {

@@ -18,7 +18,7 @@ type State string
 const (
 	Running     State = "running"
 	Ending      State = "ending"      // asked to stop, or fallen; its end is awaited
-	Restarting  State = "restarting"  // ended; to be spawned when its back-off is over
+	Restarting  State = "restarting"  // ended; to be spawned when its back-off is over, or with its next desired state
 	Quarantined State = "quarantined" // ended; to be tried again when the quarantine is over
 )
 

@@ -1,14 +1,14 @@
 // Package container implements the actor of one run of a container, that is, of one attempt. It creates, starts, watches and
 // stops the container. When the container has ended, the actor exits with the result. The strategy that the pod spawned it
-// with decides whether the layer restarts the actor after the crash back-off.
+// with decides whether another run follows.
 //
-// The table edges has the stages of a run and their transitions. The pod sends RunContainer and StopContainer. The actor
-// answers with ContainerReported. Each message is repeated until it is answered:
+// The table edges has the stages of a run and their transitions. The pod orders a run with RunContainer and its end with
+// StopContainer. The supervisor's record of the actor has the latest order, and each incarnation gets it with Started; an actor
+// that runs gets an order as a message, too. The actor answers with ContainerReported:
 //
-//   - RunContainer is lost, or the actor restarts without state: the pod sends it again. The actor finds a created container
-//     by name, joins a start in progress in the table of operations, and adopts a running container.
-//   - ContainerReported is lost: RunContainer comes again and is answered again.
-//   - StopContainer is lost: it comes again and joins the stop in progress.
+//   - The actor is restarted: it carries out its order. It finds a created container by name, joins a start or a stop in progress
+//     in the table of operations, and adopts a running container.
+//   - A message to the running actor, or ContainerReported, is lost: the pod repeats the order, and the actor answers again.
 //   - The actor fails before its exit is handled: it is restarted, receives the ended container, and exits.
 //   - The runtime's events show the end first: the pod sends RunContainer with the ended container, and the actor exits.
 package container
@@ -98,7 +98,10 @@ const retryPause = 10 * time.Second
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
-	case messages.Started: // the pod sends the desired state
+	case messages.Started:
+		if m.Desired != nil { // otherwise nothing is to be started or ended
+			a.Receive(ctx, m.Desired)
+		}
 	case messages.RunContainer:
 		a.run(ctx, m)
 	case messages.StopContainer:

@@ -32,9 +32,6 @@ func newReady(pod *v1.Pod) *alone {
 		grouped(pod),
 		work.SandboxStarted{Fact: &messages.SandboxFact{ID: "s1", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}},
 	)
-	for _, c := range pod.Spec.Containers {
-		a.hears(messages.ChildStarted{Name: c.Name})
-	}
 	return a
 }
 
@@ -83,9 +80,14 @@ func effects[T Effect](fx []Effect) (out []T) {
 
 // sentOf returns the messages of one type among the effects.
 func sentOf[T any](fx []Effect) (out []T) {
-	for _, e := range effects[Tell](fx) {
-		if v, ok := e.Msg.(T); ok {
-			out = append(out, v)
+	for _, e := range fx {
+		if order, ok := e.(OrderContainer); ok {
+			e = Tell{Msg: order.Order}
+		}
+		if told, ok := e.(Tell); ok {
+			if v, ok := told.Msg.(T); ok {
+				out = append(out, v)
+			}
 		}
 	}
 	return out

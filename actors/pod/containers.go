@@ -21,7 +21,7 @@ func (m *Machine) ensure(c *known.Container) bool {
 			m.sendRun(c)
 		}
 	case f == nil || f.State == messages.ContainerCreated: // its container was removed, and the one there never ran
-		m.restartActor(c)
+		m.drop(c) // its actor's run is over, and the actor cannot know
 		m.start(c)
 	case f.State == messages.ContainerExited:
 		m.sendEnd(c)
@@ -57,33 +57,6 @@ func (m *Machine) keep(c *known.Container, f *known.Attempt) bool {
 	return false
 }
 
-// restartActor restarts the container's actor: its run is over, and it cannot know.
-func (m *Machine) restartActor(c *known.Container) {
-	m.answerEnd(c)
-	m.asks[ask{"spawn", c.Name}] = m.now.Add(m.Set.AnswerTimeout)
-	m.emit(RestartContainer{c.Name})
-}
-
-// spawn ensures that the container's actor exists, with the strategy for its exits. It reports whether the actor can receive
-// orders: it runs, or the report of its start is overdue.
-func (m *Machine) spawn(c *known.Container) bool {
-	again := c.Actor
-	if !m.due("spawn", c.Name, m.Set.AnswerTimeout) {
-		return false
-	}
-	m.supervise(c)
-	if again {
-		m.answered("spawn", c.Name)
-	}
-	return again
-}
-
-// supervise sends the supervisor the strategy for the exits of a container's actor, which is started if necessary.
-func (m *Machine) supervise(c *known.Container) {
-	c.Actor, c.Exits = true, m.strategy(c)
-	m.emit(SpawnContainer{Name: c.Name, Strategy: c.Exits})
-}
-
 func (m *Machine) stopContainer(c *known.Container, grace time.Duration, why messages.Cause) {
 	m.askStop(c, messages.StageStopping, grace, why)
 }
@@ -100,12 +73,8 @@ func (m *Machine) askStop(c *known.Container, stage messages.ContainerStage, gra
 		c.Ends.Grace, c.Ends.Until = grace, until
 		m.answered("stop", c.Name)
 	}
-	again := m.asking("stop", c.Name)
 	if !m.due("stop", c.Name, m.Set.AnswerTimeout) {
 		return
-	}
-	if again || !c.Actor { // it may have ended, and the report of its exit may be lost
-		m.supervise(c)
 	}
 	msg := messages.StopContainer{
 		UID: m.uid, Name: c.Name, Pod: m.Pod, Spec: c.Spec, IPs: m.IPs(), Grace: grace, Cause: why, Order: m.Wanted.Order,
@@ -121,7 +90,7 @@ func (m *Machine) askStop(c *known.Container, stage messages.ContainerStage, gra
 		}
 		msg.Explained = m.sentence(*why)
 	}
-	m.emit(Tell{messages.ContainerAddress(m.uid, c.Name), msg})
+	m.order(c, msg)
 }
 
 // answerEnd records that the actor has no more orders for a container. The plan decides the next step.
@@ -133,8 +102,7 @@ func (m *Machine) answerEnd(c *known.Container) {
 }
 
 func (m *Machine) drop(c *known.Container) {
-	c.Actor = false
+	c.Actor, c.Sent = false, nil
 	m.answerEnd(c)
-	m.answered("spawn", c.Name)
 	m.emit(DropContainer{c.Name})
 }

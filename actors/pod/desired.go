@@ -58,15 +58,7 @@ func (m *Machine) respec(c *known.Container) {
 	if c.Spec == nil || f == nil || c.Stage() != messages.StageIdle || !m.live() || c.Over(m.Pod) || !m.Outdated(c, f) {
 		return
 	}
-	m.startAnew(c)
-}
-
-// startAnew starts an ended container at once and resets its back-off.
-func (m *Machine) startAnew(c *known.Container) {
-	c.Replace = true
-	if c.Actor && m.asking("spawn", c.Name) {
-		m.restartActor(c)
-	}
+	c.Replace = true // at once
 }
 
 func (m *Machine) takeService(service messages.Address) {

@@ -29,20 +29,21 @@ type ResizeTried struct {
 	Took    time.Duration
 }
 
-// SpawnContainer starts the actor of a container if necessary, and sets the strategy for its exits.
-type SpawnContainer struct {
+// OrderContainer gives the actor of a container an order, RunContainer or StopContainer, and its supervisor the strategy for its
+// exits. It starts the actor if necessary.
+type OrderContainer struct {
 	Name     string
+	Order    any
 	Strategy exits.Strategy
 }
 
-// SetStrategy replaces the strategy for the exits of the actor of a container, if there is one.
-type SetStrategy struct {
+// UpdateContainer replaces the order and the strategy for the next incarnation of the actor of a container, if there is one. The
+// order is nil if there is none.
+type UpdateContainer struct {
 	Name     string
+	Order    any
 	Strategy exits.Strategy
 }
-
-// RestartContainer restarts the actor of a container at once.
-type RestartContainer struct{ Name string }
 
 // DropContainer stops the actor of a container for good.
 type DropContainer struct{ Name string }

@@ -100,7 +100,6 @@ func TestABackOffIsReportedOnce(t *testing.T) {
 		w.live()
 		if len(w.pending) == 0 {
 			w.now = w.nextTime()
-			w.arrive()
 			w.step(nil)
 			continue
 		}

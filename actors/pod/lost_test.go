@@ -118,8 +118,10 @@ func TestTheAnswerToAnEarlierLifeIsNotTheLast(t *testing.T) {
 		w.step(m)
 	}
 	late := w.pending
-	w.pending, w.containers, w.blind = nil, nil, true
-	w.step(messages.ChildStarted{Name: "c0", Again: true})
+	w.pending, w.containers, w.blind, w.removed["c00"] = nil, nil, true, true
+	w.fall("c0")
+	w.step(w.pending[0])
+	w.pending = nil
 	if got := w.runningNames(); !slices.Equal(got, []string{"c0"}) {
 		t.Fatalf("running %v", got)
 	}

@@ -120,7 +120,7 @@ func (m *Machine) Step(now time.Time, msg any) []Effect {
 		}
 		m.enter(next)
 	}
-	m.updateStrategies()
+	m.updateContainers()
 	m.watch()
 	m.publish()
 	m.wake()

@@ -102,12 +102,10 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 		ctx.Do(work.Of(e, a.opts.Host, a.machine.Wanted.Order))
 	case ResizeTried:
 		metrics.Resized(e.Success, e.Took)
-	case SpawnContainer:
-		ctx.SpawnWith(e.Name, e.Strategy)
-	case SetStrategy:
-		ctx.SetStrategy(e.Name, e.Strategy)
-	case RestartContainer:
-		ctx.Restart(e.Name, 0)
+	case OrderContainer:
+		ctx.SpawnWith(e.Name, e.Order, e.Strategy)
+	case UpdateContainer:
+		ctx.Update(e.Name, e.Order, e.Strategy)
 	case DropContainer:
 		ctx.Stop(e.Name)
 	case Unhandled:

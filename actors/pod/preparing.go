@@ -189,8 +189,5 @@ func (m *Machine) beginRound() {
 		if c.Retry = (restarts.Retry{}); c.Stage() == messages.StageStarting {
 			m.answerEnd(c)
 		}
-		if c.Actor && m.asking("spawn", c.Name) {
-			m.restartActor(c) // it waits for the end of its back-off
-		}
 	}
 }

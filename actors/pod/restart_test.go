@@ -97,7 +97,6 @@ func (w *world) goesOn(t *testing.T, until func(c *known.Container) bool) {
 			w.step(next)
 		case !w.probeOnce():
 			w.now = w.nextTime()
-			w.arrive()
 			w.step(nil)
 		}
 	}

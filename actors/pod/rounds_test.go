@@ -202,7 +202,6 @@ func (w *world) at(n int, do func()) bool {
 			w.step(m)
 		case !w.nextTime().IsZero() && w.nextTime().Sub(w.now) < 10*time.Minute:
 			w.now = w.nextTime()
-			w.arrive()
 			w.step(nil)
 		default:
 			if idle++; idle == 1 && i < n {

@@ -1,8 +1,6 @@
 package pod
 
 import (
-	"time"
-
 	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/starts"
 	"github.com/playlet-dev/playlet/messages"
@@ -14,10 +12,6 @@ func (m *Machine) starts() *starts.Pod {
 	return &starts.Pod{
 		State: &m.State, Now: m.now,
 		Due: func(c *known.Container) bool { return m.phase == Running || m.phase != Preparing && c.Init },
-		Spawning: func(container string) (time.Time, bool) {
-			until, awaited := m.asks[ask{"spawn", container}]
-			return until, awaited
-		},
 	}
 }
 
@@ -29,10 +23,6 @@ func (m *Machine) start(c *known.Container) {
 		m.stopContainer(c, m.Grace(), messages.Cause{Code: messages.CauseStateUnknown})
 	case starts.BackingOff:
 		m.recordBackOff(c)
-	case starts.Actor:
-		if m.spawn(c) {
-			m.start(c)
-		}
 	case starts.Image, starts.AnotherTry:
 		m.ensureImage(c)
 	case starts.Target:
@@ -92,12 +82,9 @@ func (m *Machine) ensureImage(c *known.Container) bool {
 
 // sendRun sends the order to run to the container's actor, and repeats it until it is answered.
 func (m *Machine) sendRun(c *known.Container) {
-	current, again := m.Current(), m.asking("run", c.Name)
+	current := m.Current()
 	if current == nil || !m.due("run", c.Name, m.Set.AnswerTimeout) {
 		return
-	}
-	if again {
-		m.supervise(c) // its actor may have exited, and the report of that may be lost
 	}
 	if c.Sandbox != current.ID { // another try; its generation is larger than any of an earlier life
 		c.Sandbox, c.Generation = current.ID, max(c.Generation+1, uint64(m.now.UnixNano()))
@@ -109,7 +96,7 @@ func (m *Machine) sendRun(c *known.Container) {
 	if f := m.Adoptable(c); f != nil && f.Attempt == c.Attempt {
 		w.Adopt = new(f.ContainerFact)
 	}
-	m.emit(Tell{messages.ContainerAddress(m.uid, c.Name), w})
+	m.order(c, w)
 }
 
 func (m *Machine) desiredRun(c *known.Container) messages.RunContainer {
@@ -122,15 +109,11 @@ func (m *Machine) desiredRun(c *known.Container) messages.RunContainer {
 
 // sendEnd informs the container's actor that the runtime reports its container as ended: it exits with that.
 func (m *Machine) sendEnd(c *known.Container) {
-	again := m.asking("end", c.Name)
 	if !m.due("end", c.Name, m.Set.AnswerTimeout) {
 		return
-	}
-	if again {
-		m.supervise(c)
 	}
 	w := m.desiredRun(c)
 	w.Adopt = new(c.Exited().ContainerFact)
 	w.Attempt = w.Adopt.Attempt
-	m.emit(Tell{messages.ContainerAddress(m.uid, c.Name), w})
+	m.order(c, w)
 }

@@ -220,20 +220,31 @@ func TestWhatWasCreatedFromAnEarlierSpecIsNotStarted(t *testing.T) {
 	}
 }
 
-// A report from the earlier life of a failed actor does not answer the order to its next life.
-func TestAnAnswerOfAnEarlierLifeIsNotTaken(t *testing.T) {
+// The actor fails after it has reported a failed start, and its next life reports the same: one failure counts. The next try is
+// distinct from both.
+func TestPodMachine_AStartThatFailsInTwoLivesCountsOnce(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
-	a.hears(pulled("c0", "image"), messages.ChildStarted{Name: "c0", Again: true})
-	runs := sentOf[messages.RunContainer](a.take())
-	if len(runs) != 2 || runs[0].Generation >= runs[1].Generation {
-		t.Fatalf("told %+v", runs)
+	a.hears(pulled("c0", "image"))
+	first := sentOf[messages.RunContainer](a.take())
+	if len(first) != 1 {
+		t.Fatalf("got %d orders, want 1", len(first))
 	}
-	for i, taken := range []bool{false, true} {
-		a.hears(messages.ContainerReported{UID: "u1", Name: "c0", Generation: runs[i].Generation,
-			Failed: &messages.Reason{Code: messages.ReasonRunContainer}})
-		if got := a.machine.waiting() != nil; got != taken {
-			t.Errorf("the failure of try %d is taken: %v", i, got)
-		}
+	failed := messages.ContainerReported{UID: "u1", Name: "c0", Generation: first[0].Generation,
+		Failed: &messages.Reason{Code: messages.ReasonRunContainer}}
+	a.hears(failed, messages.ChildStarted{Name: "c0", Again: true}, failed)
+	if c := a.machine.Container("c0"); c.Retry.Tries != 1 || c.Sent != nil {
+		t.Errorf("got %d failures and the order %+v, want 1 and none", c.Retry.Tries, c.Sent)
+	}
+	a.hears(pulled("c0", "image"))
+	a.passes(restarts.StepRetry.After(1, 0))
+	a.observes(a.sandboxFacts())
+	next := sentOf[messages.RunContainer](a.take())
+	if len(next) != 1 || next[0].Generation <= first[0].Generation {
+		t.Fatalf("got the orders %+v, want one with a larger generation than %d", next, first[0].Generation)
+	}
+	a.hears(failed)
+	if c := a.machine.Container("c0"); c.Retry.Tries != 1 {
+		t.Errorf("got %d failures after a late report of the first try, want 1", c.Retry.Tries)
 	}
 }
 
@@ -251,7 +262,7 @@ func TestAFallenActorIsNoRestartOfTheContainer(t *testing.T) {
 	pod.Labels = map[string]string{"changed": "yes"}
 	a.hears(messages.PodWanted{Pod: pod, Generation: 2}, messages.ChildStarted{Name: "c0", Again: true}, again)
 	runs := sentOf[messages.RunContainer](a.take())
-	if last := runs[len(runs)-1]; len(runs) != 3 || last.Attempt != 1 || last.BackOff != 1 {
+	if last := runs[len(runs)-1]; len(runs) != 2 || last.Attempt != 1 || last.BackOff != 1 {
 		t.Errorf("%d runs, the last with attempt %d and back-off step %d", len(runs), last.Attempt, last.BackOff)
 	}
 }

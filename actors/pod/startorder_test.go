@@ -67,9 +67,6 @@ func TestRegularContainersStartOneAfterAnother(t *testing.T) {
 			{hooking(c0), nil},
 			{messages.ContainerEnded{Fact: over}, nil}, // the first restart is immediate
 			{messages.ImageFailed{Key: messages.ImageKey{UID: "u1", Container: "c0", Attempt: 1}, Image: "image",
-				Reason: messages.Reason{Code: messages.ReasonErrImagePull}}, nil},
-			{messages.ChildStarted{Name: "c0", Again: true}, nil},
-			{messages.ImageFailed{Key: messages.ImageKey{UID: "u1", Container: "c0", Attempt: 1}, Image: "image",
 				Reason: messages.Reason{Code: messages.ReasonErrImagePull}}, []string{"c1"}},
 		},
 	} {
@@ -119,10 +116,7 @@ func TestAdoptionWaitsForNobody(t *testing.T) {
 	c0, c1 := madeIn(a, "c0", messages.ContainerRunning), madeIn(a, "c1", messages.ContainerRunning)
 	a.observes([]messages.SandboxFact{sandbox}, c0, c1)
 	a.hears(messages.VolumesMounted{UID: "u1"}, grouped(a.machine.Pod), pulled("c2", "image"))
-	for _, name := range []string{"c2", "c1", "c0"} {
-		a.hears(messages.ChildStarted{Name: name})
-	}
-	if got := ran(a); !slices.Equal(got, []string{"c1", "c0"}) {
+	if got := ran(a); !slices.Equal(got, []string{"c0", "c1"}) {
 		t.Errorf("adopted: %v", got)
 	}
 	a.hears(started(c1), hooking(c0))

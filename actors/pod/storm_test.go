@@ -2,6 +2,7 @@ package pod
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -123,7 +124,7 @@ func staying(pod *v1.Pod) (names []string) {
 func storm(t *rapid.T, w *world) {
 	switch rapid.SampledFrom([]string{
 		"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "heeded", "probe", "probe",
-		"prober", "restart", "sandbox", "power", "halfway", "unknown", "removed", "address", "edit", "deaf", "blind", "brief",
+		"fall", "prober", "restart", "sandbox", "power", "halfway", "unknown", "removed", "address", "edit", "deaf", "blind", "brief",
 		"debug", "network", "fail", "end", "resize", "resize", "refuse",
 	}).Draw(t, "event") {
 	case "deliver":
@@ -148,7 +149,6 @@ func storm(t *rapid.T, w *world) {
 		}
 	case "time":
 		w.now = w.now.Add(time.Duration(rapid.IntRange(1, 60).Draw(t, "seconds")) * time.Second)
-		w.arrive()
 		w.step(nil)
 	case "live":
 		w.live()
@@ -156,6 +156,12 @@ func storm(t *rapid.T, w *world) {
 		w.heeded = rapid.SampledFrom([]int32{0, 1, 143}).Draw(t, "code")
 	case "probe":
 		probeStorm(t, w)
+	case "fall": // of the actor of a container
+		if names := slices.Sorted(maps.Keys(w.actors)); len(names) > 0 {
+			if name := rapid.SampledFrom(names).Draw(t, "actor"); w.present(name) {
+				w.fall(name)
+			}
+		}
 	case "prober": // its actor fails; the disk keeps its state
 		w.watched = nil
 		w.send(messages.ServiceStarted{Service: messages.Prober})

@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	"github.com/playlet-dev/playlet/actors/pod/known"
+	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/exits"
 )
 
@@ -12,18 +13,38 @@ func (m *Machine) strategy(c *known.Container) exits.Strategy {
 	if !m.live() {
 		return exits.Strategy{Restart: exits.Temporary}
 	}
-	return c.Strategy(m.Pod)
+	s := c.Strategy(m.Pod)
+	switch order := c.Sent.(type) { // the supervisor recognizes the exit of an earlier run
+	case messages.RunContainer:
+		s.Run = order.Attempt
+	case messages.StopContainer:
+		s.Run = order.Fact.Attempt
+	}
+	return s
 }
 
-// updateStrategies sends the supervisor each strategy that has changed in this step.
-func (m *Machine) updateStrategies() {
+// order sends an order to the container's actor. Its supervisor keeps the order for the actor's next incarnation.
+func (m *Machine) order(c *known.Container, order any) {
+	c.Actor, c.Sent = true, order
+	c.Exits = m.strategy(c)
+	m.emit(OrderContainer{c.Name, order, c.Exits})
+}
+
+// updateContainers replaces the orders and strategies of the supervisor that this step has changed. The actor's next incarnation
+// must not carry out an order that is over, and must not create a container that is there.
+func (m *Machine) updateContainers() {
 	for _, c := range m.Containers {
-		if !c.Actor {
-			continue
+		changed, may := false, m.phase == Initializing || m.phase == Running
+		switch run, runs := c.Sent.(messages.RunContainer); {
+		case c.Sent != nil && c.Stage() == messages.StageIdle, runs && !may: // without its sandbox nothing starts
+			c.Sent, changed = nil, true
+		case runs && run.Adopt == nil && c.Running() && c.Newest().Attempt == run.Attempt:
+			run.Adopt = new(c.Newest().ContainerFact)
+			c.Sent, changed = run, true
 		}
-		if s := m.strategy(c); !reflect.DeepEqual(s, c.Exits) {
+		if s := m.strategy(c); c.Actor && (changed || !reflect.DeepEqual(s, c.Exits)) {
 			c.Exits = s
-			m.emit(SetStrategy{c.Name, s})
+			m.emit(UpdateContainer{c.Name, c.Sent, s})
 		}
 	}
 }

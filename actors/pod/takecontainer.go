@@ -29,23 +29,18 @@ func (m *Machine) takePulled(v messages.ImagePulled) {
 	c.Image.Volumes = volumes
 }
 
-// takeChild handles the start of a container's actor, which has no state. Pending orders are sent again, as another try. Results
-// of its earlier life may still arrive.
+// takeChild handles the start of a container's actor, which carries out its order. The order to end the container is repeated,
+// with the present container. A run without an order, which waits for a sandbox, is over.
 func (m *Machine) takeChild(v messages.ChildStarted) {
 	c := m.Container(v.Name)
-	if c == nil {
-		return
-	}
-	c.Actor = true
-	m.answered("spawn", c.Name)
-	switch c.Stage() {
-	case messages.StageStarting, messages.StageRunning:
-		c.Unread = m.now
-		m.answerEnd(c)
-	case messages.StageStopping, messages.StageWaiting:
+	switch {
+	case c == nil || !v.Again:
+	case c.Ending():
 		m.answered("stop", c.Name)
 		m.answered("end", c.Name)
-	case messages.StageIdle, messages.StageHooking:
+	case c.Sent == nil && c.Stage() != messages.StageIdle:
+		c.Unread = m.now
+		m.answerEnd(c)
 	}
 }
 
@@ -57,11 +52,10 @@ func (m *Machine) takeExit(v messages.ChildExited) {
 	if c == nil || !ok {
 		return
 	}
-	c.Actor = v.Verdict == messages.ExitRestarts
-	m.answered("spawn", c.Name)
-	if c.Actor {
-		m.asks[ask{"spawn", c.Name}] = m.now.Add(max(v.RestartAt.Sub(m.now), 0) + m.Set.AnswerTimeout)
+	if end.Fact.Attempt >= c.Exits.Run {
+		c.Sent = nil // as in its supervisor's record
 	}
+	c.Actor = v.Verdict == messages.ExitRestarts || c.Sent != nil
 	c.Learn(end.Fact, m.now)
 	if !c.Is(end.Fact.ID) || c.Stage() == messages.StageIdle ||
 		(c.Stage() == messages.StageStarting && end.Fact.Attempt != c.Attempt) {
@@ -110,10 +104,10 @@ func (m *Machine) takeReport(v messages.ContainerReported) {
 }
 
 func (m *Machine) takeFailed(c *known.Container, v messages.ContainerReported) {
-	if c.Stage() != messages.StageStarting || v.Generation != c.Generation {
+	if v.Generation != c.Generation || c.Stage() != messages.StageStarting && c.Stage() != messages.StageRunning {
 		return // repeated; the next try has been ordered
 	}
-	if c.Running() && c.Newest().Attempt == c.Attempt && c.Newest().Hook.Known {
+	if c.Stage() == messages.StageStarting && c.Running() && c.Newest().Attempt == c.Attempt && c.Newest().Hook.Known {
 		// Either the report is repeated, since the run has reached the hook; or the actor does not know the container, which may
 		// have been removed meanwhile. If the next reading still has the container, an empty sandbox makes the order a new one.
 		c.Sandbox = ""
@@ -194,7 +188,7 @@ func (m *Machine) restart(c *known.Container, id string) bool {
 	c.Retry = restarts.Retry{}
 	switch {
 	case f.State == messages.ContainerExited && c.Stage() == messages.StageIdle:
-		m.startAnew(c)
+		c.Replace = true
 	case c.Stage() == messages.StageStopping:
 		c.Replace = true
 	default:

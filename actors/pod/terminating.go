@@ -52,7 +52,6 @@ func (m *Machine) halt() {
 		if c.Stage() == messages.StageStarting {
 			c.Enter(messages.StageIdle)
 		}
-		m.answered("spawn", c.Name)
 		m.answered("run", c.Name)
 	}
 	if forget {

@@ -320,7 +320,6 @@ func (s *scenario) wait(d time.Duration) {
 			break
 		}
 		s.world.now = next
-		s.world.arrive()
 		s.world.step(nil)
 		s.deliver()
 	}
@@ -362,7 +361,7 @@ func (s *scenario) write(msg any, effects []Effect) {
 			s.wake = wake.At
 			continue
 		}
-		fmt.Fprintf(&s.out, "          %s\n", effectLine(e))
+		fmt.Fprintf(&s.out, "          %s\n", effectLine(e, s.world.present))
 	}
 }
 

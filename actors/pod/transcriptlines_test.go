@@ -95,8 +95,8 @@ func received(msg any) string {
 	return "-> " + name.Name()
 }
 
-// effectLine returns the line of an effect.
-func effectLine(e Effect) string {
+// effectLine returns the line of an effect. An actor that is not present is spawned with its order.
+func effectLine(e Effect, present func(container string) bool) string {
 	switch e := e.(type) {
 	case Transition:
 		return fmt.Sprintf("phase %s to %s", e.From, e.To)
@@ -104,12 +104,18 @@ func effectLine(e Effect) string {
 		return sentLine(e)
 	case Reply:
 		return fmt.Sprintf("reply %s", reflect.TypeOf(e.Msg).Name())
-	case SpawnContainer:
-		return "spawn container/" + e.Name + ": " + strategyLine(e.Strategy)
-	case SetStrategy:
-		return "strategy of container/" + e.Name + ": " + strategyLine(e.Strategy)
-	case RestartContainer:
-		return "restart container/" + e.Name
+	case OrderContainer:
+		line := sentLine(Tell{messages.ContainerAddress("u1", e.Name), e.Order}) + " (" + strategyLine(e.Strategy) + ")"
+		if present(e.Name) {
+			return line
+		}
+		return "spawn " + strings.Replace(line, " <- ", " with ", 1)
+	case UpdateContainer:
+		order := "no order"
+		if e.Order != nil {
+			_, order, _ = strings.Cut(sentLine(Tell{messages.ContainerAddress("u1", e.Name), e.Order}), " <- ")
+		}
+		return "next life of container/" + e.Name + ": " + order + " (" + strategyLine(e.Strategy) + ")"
 	case DropContainer:
 		return "stop container/" + e.Name
 	case Ended:

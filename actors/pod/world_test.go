@@ -2,7 +2,6 @@ package pod
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -36,7 +35,7 @@ type world struct {
 	waiting *messages.Reason // as reported
 
 	pending []any                // messages on their way to the machine
-	later   map[string]time.Time // when the actors of containers return
+	later   map[string]time.Time // the actors that wait for their next orders, with the ends of their back-offs
 	wakeAt  time.Time
 	phases  []Phase
 	status  *v1.PodStatus
@@ -49,7 +48,8 @@ type world struct {
 	sandboxes  []messages.SandboxFact   // newest first
 	containers []messages.ContainerFact // newest first
 	actors     map[string]exits.Strategy
-	stops      []string // names, in the order of the requests
+	orders     map[string]any // of the next lives of actors
+	stops      []string       // names, in the order of the requests
 	stopping   []messages.StopContainer
 	asked      map[string]string // the last order to each container: its "hook", or its "end"
 	mounted    bool
@@ -89,7 +89,7 @@ type world struct {
 func newWorld(pod *v1.Pod) *world {
 	w := &world{
 		heeded: 143,
-		now:    time.Unix(1_000_000, 0), pod: pod, actors: map[string]exits.Strategy{}, later: map[string]time.Time{},
+		now:    time.Unix(1_000_000, 0), pod: pod, actors: map[string]exits.Strategy{}, orders: map[string]any{}, later: map[string]time.Time{},
 		exit: func(string, uint32) (int32, bool) { return 0, false }, ends: map[string]int{}, gave: map[messages.ImageKey]bool{},
 		unread: map[string]bool{}, excused: map[string]bool{}, asked: map[string]string{},
 		did: map[string]bool{}, removed: map[string]bool{},
@@ -192,10 +192,17 @@ func (w *world) effect(e Effect) {
 	case ResizeTried:
 		w.tried = append(w.tried, e)
 	case work.StopSandbox:
+		refused := false
 		for _, c := range w.containers {
 			if c.SandboxID == e.ID && lives(c) {
-				w.fault("sandbox %s is stopped under %s, which runs", e.ID, c.ID)
+				if refused = w.unread[c.ID]; !refused {
+					w.fault("sandbox %s is stopped under %s, which runs", e.ID, c.ID)
+				}
 			}
+		}
+		if refused { // as by cri.Operations
+			w.send(work.SandboxStopped{ID: e.ID, Failed: &messages.Reason{Code: messages.ReasonStopSandbox}, Running: true})
+			break
 		}
 		for i := range w.sandboxes {
 			if w.sandboxes[i].ID == e.ID {
@@ -212,20 +219,18 @@ func (w *world) effect(e Effect) {
 		}
 		w.sandboxes, w.containers = nil, nil
 		w.send(work.PodRemoved{})
-	case SpawnContainer:
+	case OrderContainer:
 		_, there := w.actors[e.Name]
-		w.actors[e.Name] = e.Strategy
-		if !there {
-			w.send(messages.ChildStarted{Name: e.Name})
+		_, waits := w.later[e.Name]
+		w.actors[e.Name], w.orders[e.Name] = e.Strategy, e.Order
+		delete(w.later, e.Name)
+		if !there || waits {
+			w.send(messages.ChildStarted{Name: e.Name, Again: waits})
 		}
-	case SetStrategy:
+		w.sent(e.Order)
+	case UpdateContainer:
 		if _, there := w.actors[e.Name]; there {
-			w.actors[e.Name] = e.Strategy
-		}
-	case RestartContainer:
-		if _, there := w.actors[e.Name]; there {
-			w.later[e.Name] = w.now // a later order replaces an earlier one
-			w.arrive()
+			w.actors[e.Name], w.orders[e.Name] = e.Strategy, e.Order
 		}
 	case DropContainer:
 		delete(w.actors, e.Name)
@@ -253,26 +258,33 @@ func (w *world) exits(f messages.ContainerFact) any {
 	result := messages.ContainerEnded{Fact: f}
 	verdict, after := w.actors[f.Name].Judge(w.clock(), result.Exit())
 	sent := messages.ChildExited{Name: f.Name, Result: result, Verdict: verdict}
+	if w.orders[f.Name] != nil && f.Attempt < w.actors[f.Name].Run { // its order is for a later run
+		w.fall(f.Name)
+		return sent
+	}
 	if verdict == messages.ExitRestarts {
 		if !w.machine.live() {
 			w.fault("the actor of %s is restarted while its pod is %s", f.Name, w.machine.Phase())
 		}
 		sent.RestartAt = w.now.Add(after)
-		w.later[f.Name] = sent.RestartAt
+		w.orders[f.Name], w.later[f.Name] = nil, sent.RestartAt
 	} else {
 		delete(w.actors, f.Name)
 	}
 	return sent
 }
 
-// arrive starts the actors after their back-off.
-func (w *world) arrive() {
-	for _, name := range slices.Sorted(maps.Keys(w.later)) {
-		if !w.later[name].After(w.now) {
-			delete(w.later, name)
-			w.send(messages.ChildStarted{Name: name, Again: true})
+// fall restarts a container's actor after the messages on their way. It carries out its order.
+func (w *world) fall(name string) {
+	w.send(delayed(func() any {
+		if !w.present(name) {
+			return nil
 		}
-	}
+		if order := w.orders[name]; order != nil {
+			w.sent(order)
+		}
+		return messages.ChildStarted{Name: name, Again: true}
+	}))
 }
 
 // nextTime returns the time of the next event.
@@ -280,11 +292,6 @@ func (w *world) nextTime() time.Time {
 	next := w.wakeAt
 	if !next.After(w.now) {
 		next = time.Time{}
-	}
-	for _, at := range w.later {
-		if next.IsZero() || at.Before(next) {
-			next = at
-		}
 	}
 	return next
 }
@@ -294,6 +301,10 @@ func brief(e Effect) any {
 	switch e := e.(type) {
 	case Tell:
 		return fmt.Sprintf("%T", e.Msg)
+	case OrderContainer:
+		return fmt.Sprintf("%s %T", e.Name, e.Order)
+	case UpdateContainer:
+		return fmt.Sprintf("%s %T", e.Name, e.Order)
 	default:
 		return e
 	}
@@ -449,7 +460,6 @@ func (w *world) settle() {
 		}
 		if next := w.nextTime(); !next.IsZero() && next.Sub(w.now) < 10*time.Minute {
 			w.now = next
-			w.arrive()
 			w.step(nil)
 			continue
 		}

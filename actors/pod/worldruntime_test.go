@@ -91,7 +91,6 @@ func (a *alone) ended(f messages.ContainerFact) messages.ChildExited {
 func (w *world) sendExit(f messages.ContainerFact) {
 	if sent := w.exits(f); sent != nil {
 		w.send(sent)
-		w.arrive()
 	}
 }
 

@@ -35,10 +35,9 @@ type recording struct {
 	Replies []any
 	// Work holds the work that the actor requested and that has not run.
 	Work []supervisors.Work
-	// Spawned, Stopped and Restarted record the verbs on children.
-	Spawned   []string
-	Stopped   []string
-	Restarted map[string]time.Duration
+	// Spawned and Stopped record the verbs on children.
+	Spawned []string
+	Stopped []string
 	// Strategies holds the exit strategies of spawned children, and Exited the actor's own exit.
 	Strategies map[string]exits.Strategy
 	Exited     []messages.ExitResult
@@ -66,7 +65,7 @@ func (t *timer) Cancel() { t.dead = true }
 // New starts the actor: it gets Started.
 func New(tb testing.TB, self messages.Address, a supervisors.Actor) *Kit {
 	k := &Kit{recording{
-		TB: tb, self: self, actor: a, Restarted: map[string]time.Duration{}, Strategies: map[string]exits.Strategy{},
+		TB: tb, self: self, actor: a, Strategies: map[string]exits.Strategy{},
 		Clock: clocktesting.NewFakeClock(Monotonic(begin)),
 	}}
 	k.behavior = a.Receive
@@ -157,17 +156,16 @@ func (k *Kit) Pending() []any {
 
 var _ supervisors.Context = (*recording)(nil)
 
-func (k *recording) Self() messages.Address                   { return k.self }
-func (k *recording) Sender() messages.Address                 { return k.sender }
-func (k *recording) Log() *slog.Logger                        { return slog.New(slog.DiscardHandler) }
-func (k *recording) Tell(to messages.Address, msg any)        { k.Outbox = append(k.Outbox, Sent{to, msg}) }
-func (k *recording) Reply(msg any)                            { k.Replies = append(k.Replies, msg) }
-func (k *recording) Spawn(name string)                        { k.Spawned = append(k.Spawned, name) }
-func (k *recording) Exit(result messages.ExitResult)          { k.Exited = append(k.Exited, result) }
-func (k *recording) Stop(name string)                         { k.Stopped = append(k.Stopped, name) }
-func (k *recording) Restart(name string, after time.Duration) { k.Restarted[name] = after }
-func (k *recording) Become(b supervisors.Behavior)            { k.behavior = b }
-func (k *recording) Unhandled(msg any)                        { k.Ignored = append(k.Ignored, msg) }
+func (k *recording) Self() messages.Address            { return k.self }
+func (k *recording) Sender() messages.Address          { return k.sender }
+func (k *recording) Log() *slog.Logger                 { return slog.New(slog.DiscardHandler) }
+func (k *recording) Tell(to messages.Address, msg any) { k.Outbox = append(k.Outbox, Sent{to, msg}) }
+func (k *recording) Reply(msg any)                     { k.Replies = append(k.Replies, msg) }
+func (k *recording) Spawn(name string)                 { k.Spawned = append(k.Spawned, name) }
+func (k *recording) Exit(result messages.ExitResult)   { k.Exited = append(k.Exited, result) }
+func (k *recording) Stop(name string)                  { k.Stopped = append(k.Stopped, name) }
+func (k *recording) Become(b supervisors.Behavior)     { k.behavior = b }
+func (k *recording) Unhandled(msg any)                 { k.Ignored = append(k.Ignored, msg) }
 
 func (k *recording) OnStop(f func()) { k.stopHooks = append(k.stopHooks, f) }
 
@@ -187,8 +185,11 @@ func (k *recording) SpawnKind(kind supervisors.Kind, name string) {
 	k.Spawned = append(k.Spawned, string(kind)+" "+name)
 }
 
-func (k *recording) SpawnWith(name string, s exits.Strategy) {
-	k.Spawned, k.Strategies[name] = append(k.Spawned, name), s
+// SpawnWith records the desired state as a message to the child.
+func (k *recording) SpawnWith(name string, desired any, s exits.Strategy) {
+	k.Spawned = append(k.Spawned, name)
+	k.Update(name, desired, s)
+	k.Tell(k.self.Child(name), desired)
 }
 
-func (k *recording) SetStrategy(name string, s exits.Strategy) { k.Strategies[name] = s }
+func (k *recording) Update(name string, _ any, s exits.Strategy) { k.Strategies[name] = s }

@@ -60,8 +60,10 @@ func (r *Role) InRounds() bool { return r.Spec != nil && !r.Ephemeral }
 // actors/container.
 type Order struct {
 	stage messages.ContainerStage
-	Actor bool           // it exists or is being started
-	Exits exits.Strategy // the strategy that its supervisor has
+	Actor bool // it exists or is being started
+	// Sent and Exits are the order and the strategy that its supervisor has. Sent is nil if there is no order.
+	Sent  any
+	Exits exits.Strategy
 	// Attempt, Generation and Sandbox are those in the latest RunContainer.
 	Attempt    uint32
 	Generation uint64

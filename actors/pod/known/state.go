@@ -97,7 +97,7 @@ func (s *State) Miss(f messages.PodFacts, now time.Time) {
 		default:
 			n.set(n.Removed(now), now)
 			if c.Stage() == messages.StageStarting {
-				c.Unread = now // an actor that restarted may take a repeated order for a new one, and create another
+				c.Unread = now // an actor that was restarted with the order to create it may create another
 			}
 		}
 	}

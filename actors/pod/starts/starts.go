@@ -21,7 +21,6 @@ const (
 	Reason     Blocker = "a reason to run" // it has ended for good
 	Certainty  Blocker = "a known state"   // it is ended before it starts again
 	BackingOff Blocker = "the end of its back-off"
-	Actor      Blocker = "an actor"
 	Image      Blocker = "its image"
 	AnotherTry Blocker = "the end of the pause after a failed start"
 	Earlier    Blocker = "the end of an earlier container's start"
@@ -36,8 +35,6 @@ type Pod struct {
 	Now time.Time
 	// Due reports whether a container has to start in the pod's phase.
 	Due func(*known.Container) bool
-	// Spawning returns how long the report of the start of a container's actor is awaited, if it is.
-	Spawning func(container string) (until time.Time, awaited bool)
 }
 
 // Blocker is the only place that decides whether a container may start now. It returns the missing condition, or None, and until
@@ -77,10 +74,7 @@ func (p *Pod) ownBlocker(c *known.Container) (Blocker, time.Time) {
 			return BackingOff, at
 		}
 	}
-	_, spawning := p.Spawning(c.Name)
 	switch {
-	case !c.Actor || spawning:
-		return Actor, time.Time{}
 	case p.Now.Before(c.Retry.At):
 		return AnotherTry, c.Retry.At
 	case stands == nil && (c.Image.Attempt != next || c.Image.Ref == ""):
@@ -116,9 +110,6 @@ func (p *Pod) beingStarted(c *known.Container) bool {
 		return c.Stage() == messages.StageStarting
 	}
 	switch what, _ := p.ownBlocker(c); what {
-	case Actor:
-		at, awaited := p.Spawning(c.Name)
-		return awaited && !at.After(p.Now.Add(p.Set.AnswerTimeout))
 	case Image:
 		return c.Image.Reason == nil || c.Image.Awaits != nil
 	case Reading, None:

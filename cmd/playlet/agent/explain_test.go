@@ -115,7 +115,7 @@ func TestTheCauseOfEachTrouble(t *testing.T) {
 	r.untilPrinted([]string{"pods"}, "host port 8080")
 	r.untilPrinted([]string{"events"}, "FailedValidation", "a manifest cannot be used; "+filepath.Join(r.dir, "manifests", "wrong.yaml")+":", "spec.containers[0].terminationMessagePolicy")
 	r.untilPrinted([]string{"explain", "pod/oom", "-v"}, all["oom"].cause+"\n  state:", "CrashLoopBackOff", "\n  waits for:  the end of its back-off\n",
-		"\n  to fix it:", "\nEvidence:\n  pod default/oom-node, UID ", "exit code 137", " → pod/main  RunContainer ")
+		"\n  to fix it:", "\nEvidence:\n  pod default/oom-node, UID ", "exit code 137", " → pod/main  Started  RunContainer ")
 	r.untilPrinted([]string{"explain", "pod/wrong"}, "a manifest that may be the pod's cannot be used: ", "spec.containers[0].terminationMessagePolicy")
 	r.untilPrinted([]string{"explain", "node"}, "wrong.yaml")
 	r.everyCheckHasARemedy()
