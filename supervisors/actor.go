@@ -73,8 +73,8 @@ type Context interface {
 	// with a strategy that restarts it has its next incarnation with its next desired state.
 	//
 	// For an existing child they replace those before. A running child also gets the desired state as a message. A child that is
-	// being stopped, or has exited, is started with it as soon as its name is free. A child that waits after panics, for its
-	// back-off or in quarantine, is started with it afterwards.
+	// being stopped is started with it as soon as its name is free, one that has exited at once. A child that waits after panics,
+	// for its back-off or in quarantine, is started with it afterwards.
 	SpawnWith(name string, desired any, s exits.Strategy)
 	// Update replaces the desired state and the strategy of a child for its next incarnation. The present one gets no message. It
 	// does nothing if there is no such child.

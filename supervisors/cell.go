@@ -108,6 +108,7 @@ func (c *cell) start() {
 			}
 		}
 	})
+	c.first = nil // it may hold a desired state, which would live as long as the actor
 }
 
 func (c *cell) stop() {

@@ -26,7 +26,6 @@ type child struct {
 	exits   exits.Strategy
 	desired any  // of its next incarnation; nil: none
 	given   bool // its parent gives it desired states: without one it is not restarted after an exit
-	exited  bool // it has ended itself, and is to be restarted
 	pid     *actor.PID
 	onExit  exitAction // the action at its end
 	after   time.Duration
@@ -75,7 +74,7 @@ func (c *cell) spawnRow(row *Row, name string, desired any, s exits.Strategy) {
 			c.Tell(c.self.Child(name), desired)
 		case ch.v.State == Ending && ch.onExit == forgetChild:
 			ch.onExit, ch.after = restartChild, 0
-		case desired != nil && ch.v.State == Restarting && ch.exited: // after a panic, the back-off stays
+		case desired != nil && ch.v.State == Exited:
 			c.spawnChild(name, ch)
 		}
 		return
@@ -91,7 +90,6 @@ func (c *cell) spawnChild(name string, ch *child) {
 		return
 	}
 	kid := newCell(c.sys, ch.row, c.self.Child(name), c.started(c.self.Child(name), ch.desired))
-	ch.exited = false
 	restarted := ch.begin(kid)
 	pid, err := c.pctx.SpawnNamed(c.sys.props(kid), name)
 	if err != nil {
@@ -140,7 +138,7 @@ func (c *cell) Stop(name string) {
 		ch.enter(Ending, time.Time{})
 		c.pctx.Stop(ch.pid)
 	case Ending:
-	case Restarting, Quarantined:
+	case Restarting, Exited, Quarantined:
 		c.settle(name, ch)
 	}
 }

@@ -198,8 +198,8 @@ func TestSpawnWith_DesiredStateOutlivesTheChild(t *testing.T) {
 	}
 	s.Tell("keeper/c", leave{result: 1})
 	in.await(t, 1, "exits", exited(1, messages.ExitRestarts))
-	if v, ok := s.VitalsOf("keeper/c"); !ok || v.State != Restarting {
-		t.Errorf("got the vitals %+v of a child without a desired state, want %s", v, Restarting)
+	if v, ok := s.VitalsOf("keeper/c"); !ok || v.State != Exited || !v.Until.IsZero() {
+		t.Errorf("got the vitals %+v of a child without a desired state, want %s", v, Exited)
 	}
 	s.Tell("keeper", raise{strategy, work(4)})
 	in.await(t, 1, "starts with 4", startedWith(work(4)))

@@ -75,7 +75,7 @@ func (c *cell) childExited(name string, ch *child) {
 		exited.RestartAt = now.Add(after)
 	}
 	c.Tell(c.self, exited)
-	ch.onExit, ch.after, ch.exited = restartChild, after, true
+	ch.onExit, ch.after = restartChild, after
 	switch {
 	case ch.desired != nil && e.result.Exit().Run < ch.exits.Run:
 		ch.after = 0
@@ -84,8 +84,7 @@ func (c *cell) childExited(name string, ch *child) {
 		c.forget(name, ch)
 	case ch.given:
 		ch.desired = nil
-		ch.respawn++
-		ch.enter(Restarting, exited.RestartAt)
+		ch.enter(Exited, time.Time{})
 	default:
 		c.settle(name, ch)
 	}

@@ -18,7 +18,8 @@ type State string
 const (
 	Running     State = "running"
 	Ending      State = "ending"      // asked to stop, or fallen; its end is awaited
-	Restarting  State = "restarting"  // ended; to be spawned when its back-off is over, or with its next desired state
+	Restarting  State = "restarting"  // ended; to be spawned when its back-off is over
+	Exited      State = "exited"      // ended itself; to be spawned with its next desired state
 	Quarantined State = "quarantined" // ended; to be tried again when the quarantine is over
 )
 
@@ -159,6 +160,8 @@ func (v *Vitals) Busy(now time.Time) string {
 		return fmt.Sprintf("it is in quarantine until %s: %s", v.Until.Format(time.RFC3339), v.Failure.Reason)
 	case v.State == Restarting:
 		return "it is restarted at " + v.Until.Format(time.RFC3339)
+	case v.State == Exited:
+		return "its run is over, and the next one has not been ordered yet"
 	case v.Handling != nil:
 		return fmt.Sprintf("it is busy with %s of %s since %s (%s); %d more wait", v.Handling.Message, v.Handling.From,
 			v.Handling.Began.Format(time.RFC3339), ago(v.Handling.Began), v.Waiting)

@@ -10,10 +10,10 @@ import (
 
 // strategy returns the supervision strategy for a container's actor. In an ending pod nothing is restarted.
 func (m *Machine) strategy(c *known.Container) exits.Strategy {
-	if !m.live() {
-		return exits.Strategy{Restart: exits.Temporary}
+	s := exits.Strategy{Restart: exits.Temporary}
+	if m.live() {
+		s = c.Strategy(m.Pod)
 	}
-	s := c.Strategy(m.Pod)
 	switch order := c.Sent.(type) { // the supervisor recognizes the exit of an earlier run
 	case messages.RunContainer:
 		s.Run = order.Attempt
@@ -31,12 +31,14 @@ func (m *Machine) order(c *known.Container, order any) {
 }
 
 // updateContainers replaces the orders and strategies of the supervisor that this step has changed. The actor's next incarnation
-// must not carry out an order that is over, and must not create a container that is there.
+// must not carry out an order that is over, must not create a container that is there, and creates none from a spec of before.
 func (m *Machine) updateContainers() {
+	starting := m.phase == Initializing || m.phase == Running // in the other phases nothing may be started
 	for _, c := range m.Containers {
-		changed, may := false, m.phase == Initializing || m.phase == Running
+		changed := false
 		switch run, runs := c.Sent.(messages.RunContainer); {
-		case c.Sent != nil && c.Stage() == messages.StageIdle, runs && !may: // without its sandbox nothing starts
+		case c.Sent != nil && c.Stage() == messages.StageIdle, runs && !starting,
+			runs && run.Adopt == nil && !reflect.DeepEqual(run.Container, c.Spec):
 			c.Sent, changed = nil, true
 		case runs && run.Adopt == nil && c.Running() && c.Newest().Attempt == run.Attempt:
 			run.Adopt = new(c.Newest().ContainerFact)

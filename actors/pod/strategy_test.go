@@ -130,3 +130,49 @@ func TestARepeatedStartHasAnActor(t *testing.T) {
 		m.now = m.now.Add(m.Set.AnswerTimeout)
 	}
 }
+
+// An edit of the image while a container is being started takes back the order: after a panic, its actor must not start the old image.
+func TestOrder_TakenBackByAnEdit(t *testing.T) {
+	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
+	a.hears(pulled("c0", "image"))
+	edited := a.machine.Pod.DeepCopy()
+	edited.Labels = map[string]string{"a": "b"}
+	a.hears(messages.PodWanted{Pod: edited, Generation: 2})
+	if run, ok := a.machine.Container("c0").Sent.(messages.RunContainer); !ok || run.Container.Image != "image" {
+		t.Fatalf("after a new label the order is %+v, want the one before", a.machine.Container("c0").Sent)
+	}
+	edited = edited.DeepCopy()
+	edited.Spec.Containers[0].Image = "image2"
+	a.take()
+	a.hears(messages.PodWanted{Pod: edited, Generation: 3})
+	updates := effects[UpdateContainer](a.take())
+	if len(updates) != 1 || updates[0].Order != nil {
+		t.Fatalf("got the updates %+v after a new image, want one without an order", updates)
+	}
+	a.hears(messages.ChildStarted{Name: "c0", Again: true}, pulled("c0", "image2"))
+	a.observes(a.sandboxFacts())
+	runs := sentOf[messages.RunContainer](a.take())
+	if len(runs) != 1 || runs[0].Container.Image != "image2" || runs[0].Attempt != 0 {
+		t.Errorf("got the orders %+v after the restart, want one with the new image", runs)
+	}
+}
+
+// A restarted actor has the order to stop its container. The pod does not repeat it at once: a second stop with less time cuts off
+// the pre-stop hook that the first one has begun.
+func TestOrder_StopIsNotRepeated(t *testing.T) {
+	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
+	a.hears(pulled("c0", "image"), started(madeIn(a, "c0", messages.ContainerRunning)))
+	a.hears(messages.PodWanted{Pod: a.machine.Pod, Generation: 2, Ending: &messages.Ending{}})
+	if n := len(sentOf[messages.StopContainer](a.take())); n != 1 {
+		t.Fatalf("got %d orders to stop, want 1", n)
+	}
+	a.passes(3 * time.Second)
+	a.hears(messages.ChildStarted{Name: "c0", Again: true})
+	if orders := sentOf[messages.StopContainer](a.take()); len(orders) > 0 {
+		t.Errorf("after a restart of the actor got the orders %+v, want none", orders)
+	}
+	a.passes(a.machine.Set.AnswerTimeout)
+	if n := len(sentOf[messages.StopContainer](a.take())); n != 1 {
+		t.Errorf("without an answer got %d orders, want 1", n)
+	}
+}

@@ -29,16 +29,10 @@ func (m *Machine) takePulled(v messages.ImagePulled) {
 	c.Image.Volumes = volumes
 }
 
-// takeChild handles the start of a container's actor, which carries out its order. The order to end the container is repeated,
-// with the present container. A run without an order, which waits for a sandbox, is over.
+// takeChild handles the start of a container's actor, which carries out its order. A run whose order was taken back is over.
 func (m *Machine) takeChild(v messages.ChildStarted) {
 	c := m.Container(v.Name)
-	switch {
-	case c == nil || !v.Again:
-	case c.Ending():
-		m.answered("stop", c.Name)
-		m.answered("end", c.Name)
-	case c.Sent == nil && c.Stage() != messages.StageIdle:
+	if c != nil && v.Again && c.Sent == nil && c.Stage() != messages.StageIdle {
 		c.Unread = m.now
 		m.answerEnd(c)
 	}

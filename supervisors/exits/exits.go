@@ -30,7 +30,8 @@ type Strategy struct {
 	// does not panic.
 	Escalate bool
 	Backoff  backoff.Restarts
-	// Run is the number of the present run. The exit of an earlier run is a repeated one: its back-off is over.
+	// Run is the number of the present run. The exit of an earlier run is a repeated one: its back-off is over, and the child's
+	// desired state is that of a later run, which stays.
 	Run uint32
 }
 
