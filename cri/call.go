@@ -37,7 +37,12 @@ func (c *Client) intercept(
 	// trailers.
 	var header, trailer metadata.MD
 	began := time.Now()
+	done := func(error) {}
+	if id := endedBy(req); id != "" {
+		done = c.ends.begin(id)
+	}
 	err := invoke(ctx, method, req, reply, conn, append(opts, grpc.Header(&header), grpc.Trailer(&trailer))...)
+	done(err)
 	if c.opts.Observe != nil {
 		c.opts.Observe(ctx, Observation{name, object, req, asked, began, time.Since(began), err})
 	}

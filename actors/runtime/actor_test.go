@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -109,6 +111,18 @@ func TestReadPod(t *testing.T) {
 	r.work()
 	r.expect("told", r.sent(), "u[10.0.0.1,a1=exited9,a0=exited0]")
 	r.expect("calls", f.took(), "sandboxes:u containers:u container:u/s0/a1")
+
+	f.sandboxes[0].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	r.Send("pods/u", messages.ReadPod{UID: "u"})
+	r.work()
+	r.expect("told of a stopped sandbox", r.sent(), "u[,a1=exited9,a0=exited0]")
+	r.expect("its list suffices", f.took(), "sandboxes:u containers:u")
+
+	f.sandboxes[0].State = runtimeapi.PodSandboxState_SANDBOX_READY
+	r.Send("pods/u", messages.ReadPod{UID: "u"})
+	r.work()
+	r.expect("told of one that is ready again", r.sent(), "u[10.0.0.1,a1=exited9,a0=exited0]")
+	r.expect("calls", f.took(), "sandboxes:u containers:u sandbox:u/s0")
 
 	r.Send("pods/x", messages.ReadPod{UID: "x"})
 	r.work()

@@ -23,6 +23,9 @@ type EventSource interface {
 	// GetContainerEvents calls opened after it has subscribed, and event for each event. It returns a non-nil error when the
 	// subscription ends.
 	GetContainerEvents(ctx context.Context, opened func(), event func(*runtimeapi.ContainerEventResponse)) error
+	// Ends reports whether this process stops or removes the container or sandbox with this ID, or has just done so. With removed,
+	// it is not asked again.
+	Ends(id string, removed bool) bool
 }
 
 // Events is the process's subscription to the CRI's events. It outlives the actor, so that no event is missed during a restart
@@ -41,7 +44,7 @@ type Events struct {
 	standing bool // opened and not ended
 	opened   bool
 	ended    error
-	started  bool // a container has started
+	expected bool // what the agent does itself has happened
 	pods     map[string]bool
 }
 
@@ -51,8 +54,8 @@ type Batch struct {
 	Opened bool
 	// Ended is the reason for the subscription's end; nil while it lasts. The next Wait subscribes again.
 	Ended error
-	// Started is true if containers were started.
-	Started bool
+	// Expected is true if containers were started, or ended by this process: the actors of their pods know that already.
+	Expected bool
 	// Pods are the sorted UIDs of the pods with an ended or removed object.
 	Pods []string
 }
@@ -106,9 +109,9 @@ func (e *Events) take(ctx context.Context) (Batch, bool) {
 	if ctx.Err() != nil {
 		return Batch{}, true
 	}
-	if e.opened || e.ended != nil || e.started || len(e.pods) > 0 {
-		b := Batch{e.opened, e.ended, e.started, slices.Sorted(maps.Keys(e.pods))}
-		e.opened, e.ended, e.started = false, nil, false
+	if e.opened || e.ended != nil || e.expected || len(e.pods) > 0 {
+		b := Batch{e.opened, e.ended, e.expected, slices.Sorted(maps.Keys(e.pods))}
+		e.opened, e.ended, e.expected = false, nil, false
 		clear(e.pods)
 		return b, true
 	}
@@ -144,15 +147,23 @@ func (e *Events) note(change func()) {
 	}
 }
 
-// event records objects that ended or were removed. The pod's own actor creates and starts containers, so it needs no event.
-// Other actors learn of them from the next audit, which is then brought forward.
+// event records objects that ended or were removed. The actors of a pod need no event of what they do themselves: containers that
+// start, and ends that this process has called for. Other actors learn of these from the next audit, which is then brought
+// forward.
 func (e *Events) event(ev *runtimeapi.ContainerEventResponse) {
+	removed := false
 	switch ev.GetContainerEventType() {
 	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
-		e.note(func() { e.started = true })
+		e.note(func() { e.expected = true })
 		return
-	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT, runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
+	case runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT:
+	case runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT:
+		removed = true
 	default:
+		return
+	}
+	if e.source.Ends(ev.GetContainerId(), removed) {
+		e.note(func() { e.expected = true })
 		return
 	}
 	// An object removed with its sandbox has no owner in its event; the sandbox's end was reported before.
@@ -207,7 +218,7 @@ func (a *actor) hinted(ctx supervisors.Context, m happened) {
 		a.queue.Ask(uid)
 	}
 	a.pump(ctx)
-	if m.batch.Started && !a.audit.split { // an audit pod by pod is too expensive for that
+	if m.batch.Expected && !a.audit.split { // an audit pod by pod is too expensive for that
 		a.auditAfter(ctx, a.opts.StartedPeriod)
 	}
 	switch {

@@ -24,6 +24,7 @@ type stream struct {
 	event   func(*runtimeapi.ContainerEventResponse)
 	end     chan error
 	arrived chan struct{}
+	ours    string // the ID of a container that this process ends
 }
 
 func newStream() *stream { return &stream{end: make(chan error), arrived: make(chan struct{})} }
@@ -45,6 +46,8 @@ func (s *stream) GetContainerEvents(ctx context.Context, opened func(), event fu
 		return ctx.Err()
 	}
 }
+
+func (s *stream) Ends(id string, _ bool) bool { return s.ours == id }
 
 func stopped(uid string) *runtimeapi.ContainerEventResponse {
 	return &runtimeapi.ContainerEventResponse{
@@ -90,9 +93,31 @@ func TestEventsAreCoalesced(t *testing.T) {
 		s.event(ev)
 	}
 	got := e.Wait(context.Background())
-	want := Batch{Started: true, Pods: []string{"u", "w"}}
+	want := Batch{Expected: true, Pods: []string{"u", "w"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// The actors of a pod know of an end that the agent called for. It is no reason to read the pod.
+func TestEvents_OwnEnds(t *testing.T) {
+	s := newStream()
+	e := NewEvents(s, slog.New(slog.DiscardHandler))
+	defer e.Close()
+	subscribe(t, e, s)
+	removed := stopped("u")
+	removed.ContainerEventType = runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
+	for _, ev := range []*runtimeapi.ContainerEventResponse{stopped("u"), removed} {
+		s.ours = ev.ContainerId
+		s.event(ev)
+		if b := e.Wait(t.Context()); !b.Expected || len(b.Pods) > 0 {
+			t.Errorf("%s: got %+v", ev.ContainerEventType, b)
+		}
+		s.ours = "another"
+		s.event(ev)
+		if b := e.Wait(t.Context()); b.Expected || !reflect.DeepEqual(b.Pods, []string{"u"}) {
+			t.Errorf("%s of another: got %+v", ev.ContainerEventType, b)
+		}
 	}
 }
 

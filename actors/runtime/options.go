@@ -48,8 +48,8 @@ type Options struct {
 	Endpoint string
 	// PollPeriod is the interval between audits without events; 0 means 1 s.
 	PollPeriod time.Duration
-	// StartedPeriod is the time from a container's start to the audit that finds it; from then on its log is rotated and linked.
-	// 0 means 10 s, the kubelet's interval for logs.
+	// StartedPeriod is the longest time from a container's start, or from an end that the agent itself called for, to the audit
+	// that finds it; from then on a log is rotated and linked. 0 means 10 s, the kubelet's interval for logs.
 	StartedPeriod time.Duration
 	// AuditPeriod is the interval between audits with events, and between full reports; 0 means 60 s.
 	AuditPeriod time.Duration

@@ -25,8 +25,8 @@ type podRead struct {
 }
 
 // readPod reads one pod. It makes two lists, unless an audit made them, and reads the status of objects that can have changed
-// since was, the previous facts. An exited container is final, a running one can change only its state, and a ready sandbox
-// keeps its addresses.
+// since was, the previous facts. An exited container is final, a running one can change only its state, a ready sandbox keeps
+// its addresses, and one that is not ready has none.
 func readPod(ctx context.Context, c CRI, uid string, readAt time.Time, from *readqueue.Listed,
 	was messages.PodFacts) (podRead, error) {
 	if from == nil {
@@ -134,8 +134,11 @@ func readSandboxes(ctx context.Context, c CRI, p *messages.PodFacts, was []messa
 	for len(p.Sandboxes) > 0 {
 		newest := &p.Sandboxes[0]
 		same := find.In(was, func(f *messages.SandboxFact) bool { return f.ID == newest.ID })
-		if same != nil && same.Ready && newest.Ready && (same.HostNet || len(same.IPs) > 0) {
-			*newest = *same
+		if same != nil && (!newest.Ready || same.Ready && (same.HostNet || len(same.IPs) > 0)) {
+			ready := newest.Ready
+			if *newest = *same; !ready {
+				newest.Ready, newest.IPs, newest.NoIP = false, nil, false
+			}
 			return nil
 		}
 		resp, err := c.PodSandboxStatus(ctx, newest.ID, false)

@@ -29,7 +29,7 @@ func TestStartsAreAuditedSoon(t *testing.T) {
 		return n
 	}
 	for range 3 {
-		r.Send(r.Self(), happened{Batch{Started: true}})
+		r.Send(r.Self(), happened{Batch{Expected: true}})
 		if n := audits(3 * time.Second); n > 0 {
 			t.Fatalf("%d audits before the time", n)
 		}
@@ -50,7 +50,7 @@ func TestStartsDuringAnAudit(t *testing.T) {
 	})
 	r.Send(messages.Pods, messages.GetAudit{})
 	for range 3 {
-		r.Send(r.Self(), happened{Batch{Started: true}})
+		r.Send(r.Self(), happened{Batch{Expected: true}})
 		r.Advance(3 * time.Second)
 	}
 	r.work() // it ends 9 s after the first start
@@ -78,7 +78,7 @@ func TestAStartThatOutlastsAnAudit(t *testing.T) {
 	})
 	release := r.hold("u/start/a")
 	f.pod("u", "a0r")
-	r.Send(r.Self(), happened{Batch{Started: true}})
+	r.Send(r.Self(), happened{Batch{Expected: true}})
 	r.Advance(10 * time.Second)
 	r.work()
 	release()
@@ -100,7 +100,7 @@ func TestAnAuditThatFailsAfterAStart(t *testing.T) {
 	})
 	f.pod("u", "a0r")
 	f.fail("containers", errors.New("too busy"))
-	r.Send(r.Self(), happened{Batch{Started: true}})
+	r.Send(r.Self(), happened{Batch{Expected: true}})
 	r.Advance(10 * time.Second)
 	r.work()
 	f.fail("containers", nil)
@@ -114,7 +114,7 @@ func TestAStartIsAnEvent(t *testing.T) {
 	e := NewEvents(nil, nil)
 	e.running = true
 	e.event(&runtimeapi.ContainerEventResponse{ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT})
-	if b, ok := e.take(t.Context()); !ok || !b.Started || len(b.Pods) > 0 {
+	if b, ok := e.take(t.Context()); !ok || !b.Expected || len(b.Pods) > 0 {
 		t.Errorf("%+v, %v", b, ok)
 	}
 	if b, ok := e.take(t.Context()); ok {
