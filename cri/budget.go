@@ -21,8 +21,8 @@ const (
 	ClassRead Class = iota
 	// ClassStart covers calls that fork, mount or run CNI plugins.
 	ClassStart
-	// ClassStop covers stops, and removals of images. A StopContainer with a grace period takes no slot: it spends nearly all of
-	// its time waiting, and when a node is drained the signal has to reach every container at once.
+	// ClassStop covers stops, and removals of images. A StopContainer with a grace period holds its slot only until its container
+	// has exited, or signalHold is over.
 	ClassStop
 	// ClassRemove covers removals of dead containers and sandboxes. They are not urgent: while a start or a stop has a slot, they
 	// wait, for up to patience, and then use a third of the slots.
@@ -118,9 +118,23 @@ func WithoutSlot(ctx context.Context) context.Context {
 	return context.WithValue(ctx, slotlessKey{}, true)
 }
 
-func slotless(ctx context.Context, req any) bool {
+// signalHold is the longest time for which a StopContainer with a grace period holds its slot. Containers that exit at their
+// signal thus do so a few at a time, in the order of their pods: if a runtime ends ninety at once, all of them end late. Containers
+// that use their grace period delay the signals of others by a known time: with six slots, by a twelfth of a second each.
+const signalHold = 500 * time.Millisecond
+
+func hasGrace(req any) bool {
 	stop, ok := req.(*runtimeapi.StopContainerRequest)
-	return ctx.Value(slotlessKey{}) != nil || ok && stop.Timeout > 0
+	return ok && stop.Timeout > 0
+}
+
+// Crowded reports whether starts or stops of pods wait for a slot.
+func (c *Client) Crowded() bool {
+	return slices.ContainsFunc([]*slotQueue{c.budget[ClassStart], c.budget[ClassStop]}, func(q *slotQueue) bool {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		return len(q.waiters) > 0
+	})
 }
 
 // slotQueue is a counting semaphore. It serves waiters by priority, lower first,
@@ -144,13 +158,31 @@ type slotQueue struct {
 const agedTurn = 8
 
 // patience is how long the calls of a queue that yields wait for the others to be idle. After that they use a third of their
-// slots until the others are idle. A burst of 90 deletions on two cores is stopped in about this time.
+// slots until the others are idle. A burst of 90 deletions on two cores is stopped in about this time, which is also how long a
+// signal waits for its slot.
 const patience = 10 * time.Second
 
 type waiter struct {
 	priority int64
 	arrival  uint64
 	granted  chan struct{}
+}
+
+// take takes a slot for a call and returns the function that releases it. With signal, the call is a StopContainer with a grace
+// period: it keeps the slot for signalHold at most, and goes on without one after patience, since calls that hang in the runtime
+// must not keep a signal from other containers.
+func (q *slotQueue) take(ctx context.Context, priority int64, signal bool) (release func(), err error) {
+	if !signal {
+		return q.release, q.acquire(ctx, priority)
+	}
+	wait, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := q.acquire(wait, priority); err != nil {
+		return func() {}, ctx.Err()
+	}
+	free := sync.OnceFunc(q.release)
+	timer := time.AfterFunc(signalHold, free)
+	return func() { timer.Stop(); free() }, nil
 }
 
 // acquire takes a slot or returns the context's error. A context that has ended gets no slot even when one is free. After a nil

@@ -273,6 +273,69 @@ func TestSlotQueue_Yields(t *testing.T) {
 	})
 }
 
+// Signals are sent a few at a time. Containers that use their grace period and calls that hang keep them from others for a known
+// time only.
+func TestSlotQueue_Signals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &slotQueue{limit: 2}
+		sent := make(chan func(), 5)
+		for range cap(sent) {
+			go func() {
+				end, err := q.take(t.Context(), 0, true)
+				if err != nil {
+					t.Error(err)
+				}
+				sent <- end
+			}()
+		}
+		expect := func(when string, want int) {
+			t.Helper()
+			synctest.Wait()
+			if n := len(sent); n != want {
+				t.Errorf("%s: got %d signals, want %d", when, n, want)
+			}
+		}
+		expect("at first", 2)
+		first := <-sent
+		first()
+		sent <- first
+		expect("after the exit of a container", 3)
+		time.Sleep(signalHold)
+		expect("while the others use their grace period", 5)
+		time.Sleep(signalHold)
+		for range cap(sent) {
+			(<-sent)() // the second time for the first one, which changes nothing
+		}
+		q.idle(t)
+
+		for range 2 { // these hang
+			if err := q.acquire(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		gone, leave := context.WithCancel(t.Context())
+		refused := make(chan error)
+		go func() {
+			_, err := q.take(gone, 0, true)
+			refused <- err
+		}()
+		synctest.Wait()
+		leave()
+		if err := <-refused; err == nil {
+			t.Error("a caller that has left got a slot")
+		}
+		began := time.Now()
+		end, err := q.take(t.Context(), 0, true)
+		if waited := time.Since(began); err != nil || waited != patience {
+			t.Errorf("beside calls that hang it waited %s: %v", waited, err)
+		}
+		end()
+		if q.inUse != 2 {
+			t.Errorf("%d slots are in use, want the 2 of the calls that hang", q.inUse)
+		}
+	})
+}
+
 // TestAPodUnderWayOvertakes starts two pods through one slot: the older pod's container is served before the younger pod's
 // sandbox, although that call arrived first.
 func TestAPodUnderWayOvertakes(t *testing.T) {

@@ -19,13 +19,14 @@ func (c *Client) intercept(
 ) error {
 	name, object := path.Base(method), objectOf(req)
 	asked := time.Now()
-	if !slotless(ctx, req) {
+	if ctx.Value(slotlessKey{}) == nil {
 		class, queues := c.queuesOf(ctx, name)
 		for _, queue := range queues {
-			if err := queue.acquire(ctx, priorityIn(ctx, class)); err != nil {
+			release, err := queue.take(ctx, priorityIn(ctx, class), hasGrace(req))
+			if err != nil {
 				return &CallError{Call: name, Object: object, NotSent: true, Err: err}
 			}
-			defer queue.release()
+			defer release()
 		}
 	}
 	if limit := c.limit(req); limit > 0 {

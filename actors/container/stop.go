@@ -69,7 +69,11 @@ var endPauses = []time.Duration{
 
 func stopAndRead(ctx context.Context, h *host.Host, m messages.StopContainer, grace time.Duration) (
 	messages.ContainerFact, error) {
-	if err := host.Ignore(h.CRI.StopContainer(ctx, m.Fact.ID, grace)); err != nil {
+	stopping := ctx
+	if m.AtOnce {
+		stopping = cri.WithoutSlot(ctx)
+	}
+	if err := host.Ignore(h.CRI.StopContainer(stopping, m.Fact.ID, grace)); err != nil {
 		return m.Fact, err
 	}
 	fact, err := readFact(ctx, h, m.Fact.ID, m.Fact.SandboxID)
