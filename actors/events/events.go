@@ -38,6 +38,9 @@ type Options struct {
 	AtStart func() []messages.RecordEvent
 	// State reports whether Events can be written; nil: it is not published.
 	State *State
+	// Busy reports whether pods wait for the runtime to start or stop them: Events wait then, for yieldFor at most, because they
+	// cost the API server as much as the statuses that users wait for. nil: never.
+	Busy func() bool
 	// Random gives numbers in [0,1) for pauses; nil is math/rand's.
 	Random func() float64
 }
@@ -47,6 +50,9 @@ type Log = eventlog.Log
 
 // OpenLog reads the events of an earlier process from the file. The log is usable even after an error.
 func OpenLog(path string) (*Log, error) { return eventlog.Open(path) }
+
+// yieldFor is the longest time for which an Event waits while pods wait for the runtime, and yieldPause how often that is looked at.
+const yieldFor, yieldPause = 10 * time.Second, 500 * time.Millisecond
 
 // New returns the constructor of the actor. The first actor of a process records the start of the agent.
 func New(opts Options) supervisors.Constructor {
@@ -168,6 +174,12 @@ func (a *actor) tell(ctx supervisors.Context, last written) {
 
 // flush writes the events that are due.
 func (a *actor) flush(ctx supervisors.Context) {
+	if a.queue.young(ctx.Now()) && a.opts.Busy != nil && a.opts.Busy() {
+		if a.timer == nil {
+			a.timer = ctx.After(yieldPause, due{})
+		}
+		return
+	}
 	if items := a.queue.next(ctx.Now()); len(items) > 0 {
 		client := a.opts.Client
 		ctx.Do(supervisors.Work{Name: "write events", Timeout: batchTimeout + callTimeout, Run: func(c context.Context) any {

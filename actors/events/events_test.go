@@ -63,6 +63,31 @@ func (r *rig) inspection() Inspection {
 	return in
 }
 
+// While pods wait for the runtime, Events wait, for a known time, and none is lost.
+func TestEvents_Yield(t *testing.T) {
+	busy := true
+	r := newRig(t)
+	r.actor.(*actor).opts.Busy = func() bool { return busy }
+	written := func(when, want string) {
+		t.Helper()
+		if r.RunWork(); fmt.Sprint(r.events(t)) != want {
+			t.Errorf("%s there are %v, want %s", when, r.events(t), want)
+		}
+	}
+	r.RunWork() // the start of the agent is written before
+	r.Send(messages.PodAddress("u"), said("web", "a"))
+	written("while it is busy", "map[node1 Starting:1]")
+	r.Advance(yieldFor - time.Second)
+	written("shortly before the end", "map[node1 Starting:1]")
+	r.Advance(time.Second)
+	written("at the end", "map[node1 Starting:1 web BackOff:1]")
+	r.Send(messages.PodAddress("u"), said("db", "b"))
+	written("while it is busy again", "map[node1 Starting:1 web BackOff:1]")
+	busy = false
+	r.Advance(yieldPause)
+	written("afterwards", "map[db BackOff:1 node1 Starting:1 web BackOff:1]")
+}
+
 func TestEventsAreWritten(t *testing.T) {
 	r := newRig(t)
 	for range 3 {

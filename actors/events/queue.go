@@ -128,6 +128,11 @@ func (q *queue) shift() *item {
 	return i
 }
 
+// young reports whether events wait, and all of them for less than yieldFor.
+func (q *queue) young(now time.Time) bool {
+	return !q.busy && len(q.items) > 0 && now.Sub(q.items[0].since) < yieldFor
+}
+
 // next is the batch to be written now; none while one is on its way, or during a pause.
 func (q *queue) next(now time.Time) []*item {
 	if q.busy || now.Before(q.retryAt) {

@@ -255,8 +255,8 @@ func wireStatus(node *config.Node, c *cluster, ops *cri.Operations) supervisors.
 }
 
 // wireEvents binds the actor of Events. On a standalone node it keeps them and sends none.
-func wireEvents(node *config.Node, cgroupV2 bool, log *events.Log, c *cluster) supervisors.Constructor {
-	o := events.Options{NodeName: node.NodeName, Log: log,
+func wireEvents(node *config.Node, cgroupV2 bool, log *events.Log, c *cluster, busy func() bool) supervisors.Constructor {
+	o := events.Options{NodeName: node.NodeName, Log: log, Busy: busy,
 		AtStart: func() []messages.RecordEvent { return warningsOfNode(node, cgroupV2) }}
 	if c != nil {
 		o.Client, o.State = c.clients.Events.CoreV1(), &c.events

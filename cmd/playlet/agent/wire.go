@@ -74,7 +74,7 @@ func (a *Agent) wire() rows {
 		"url":          wireURL(node, board),
 		"submit":       wireSubmit(node, board),
 		"apiserver":    wireAPIServer(cluster),
-		"events":       wireEvents(node, host.Node.CgroupV2, o.events, cluster),
+		"events":       wireEvents(node, host.Node.CgroupV2, o.events, cluster, runtime.client.Crowded),
 		"server":       server.New(server.Options{Listeners: a.listeners}),
 	}
 }
