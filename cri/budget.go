@@ -119,8 +119,9 @@ func WithoutSlot(ctx context.Context) context.Context {
 }
 
 // signalHold is the longest time for which a StopContainer with a grace period holds its slot. Containers that exit at their
-// signal thus do so a few at a time, in the order of their pods: if a runtime ends ninety at once, all of them end late. Containers
-// that use their grace period delay the signals of others by a known time: with six slots, by a twelfth of a second each.
+// signal thus do so a few at a time, in the order of their pods: if a runtime ends ninety at once, all of them end late.
+// Containers that use their grace period delay the signals of others by a known time: with six slots, by a twelfth of a second
+// each.
 const signalHold = 500 * time.Millisecond
 
 func hasGrace(req any) bool {

@@ -25,9 +25,9 @@ type ending struct {
 	removed bool      // the object's last event has come
 }
 
-// Ends reports whether a call of this client stops or removes the container or sandbox with this ID, or has done so within the last
-// minute. An event about its end is no news to the caller then. With removed, the event is the last one of the object, which is
-// forgotten.
+// Ends reports whether a call of this client stops or removes the container or sandbox with this ID, or has done so within the
+// last minute. An event about its end is no news to the caller then. With removed, the event is the last one of the object,
+// which is forgotten.
 func (c *Client) Ends(id string, removed bool) bool {
 	e := &c.ends
 	e.mu.Lock()

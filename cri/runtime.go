@@ -110,8 +110,8 @@ func (c *Client) StartContainer(ctx context.Context, id string) error {
 }
 
 // StopContainer sends the stop signal and, after the grace period, SIGKILL. The grace period is rounded up to whole seconds; 0
-// kills at once. It is idempotent, but a repeated call waits the whole grace period again. With a grace period it soon frees its slot
-// of the budget (see ClassStop); it may take the grace period and RequestTimeout.
+// kills at once. It is idempotent, but a repeated call waits the whole grace period again. With a grace period it soon frees
+// its slot of the budget (see ClassStop); it may take the grace period and RequestTimeout.
 func (c *Client) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	_, err := c.runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: wholeSeconds(grace)})
 	return err

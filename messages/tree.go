@@ -11,7 +11,8 @@ type Started struct {
 	Desired any
 }
 
-// ChildStarted reports that a child was started. If the supervisor has no desired state for it, the parent sends the child's state.
+// ChildStarted reports that a child was started. If the supervisor has no desired state for it, the parent sends the child's
+// state.
 //
 // Sender: the supervision layer. Receiver: the child's parent. Reply: the child's desired state, unless Started had it.
 // If lost: with the parent, whose restart restarts all its children.
@@ -49,8 +50,9 @@ const (
 	ExitEscalates ExitVerdict = "escalate" // it stays stopped, and its parent has failed with it
 )
 
-// ChildExited reports that a child ended itself, with its result and the verdict of its exit strategy. If the verdict is a restart,
-// a child that has desired states is started with the next one, any other after its back-off. Otherwise its name is free again.
+// ChildExited reports that a child ended itself, with its result and the verdict of its exit strategy. If the verdict is a
+// restart, a child that has desired states is started with the next one, any other after its back-off. Otherwise its name is
+// free again.
 //
 // Sender: the supervision layer. Receiver: the child's parent. Reply: none.
 // If lost: with the parent, which has no children after its restart.

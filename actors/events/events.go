@@ -51,7 +51,8 @@ type Log = eventlog.Log
 // OpenLog reads the events of an earlier process from the file. The log is usable even after an error.
 func OpenLog(path string) (*Log, error) { return eventlog.Open(path) }
 
-// yieldFor is the longest time for which an Event waits while pods wait for the runtime, and yieldPause how often that is looked at.
+// yieldFor is the longest time for which an Event waits while pods wait for the runtime, and yieldPause how often that is
+// looked at.
 const yieldFor, yieldPause = 10 * time.Second, 500 * time.Millisecond
 
 // New returns the constructor of the actor. The first actor of a process records the start of the agent.

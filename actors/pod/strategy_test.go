@@ -131,7 +131,8 @@ func TestARepeatedStartHasAnActor(t *testing.T) {
 	}
 }
 
-// An edit of the image while a container is being started takes back the order: after a panic, its actor must not start the old image.
+// An edit of the image while a container is being started takes back the order: after a panic, its actor must not start the old
+// image.
 func TestOrder_TakenBackByAnEdit(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	a.hears(pulled("c0", "image"))
@@ -157,8 +158,8 @@ func TestOrder_TakenBackByAnEdit(t *testing.T) {
 	}
 }
 
-// A restarted actor has the order to stop its container. The pod does not repeat it at once: a second stop with less time cuts off
-// the pre-stop hook that the first one has begun.
+// A restarted actor has the order to stop its container. The pod does not repeat it at once: a second stop with less time cuts
+// off the pre-stop hook that the first one has begun.
 func TestOrder_StopIsNotRepeated(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	a.hears(pulled("c0", "image"), started(madeIn(a, "c0", messages.ContainerRunning)))

@@ -23,8 +23,8 @@ type EventSource interface {
 	// GetContainerEvents calls opened after it has subscribed, and event for each event. It returns a non-nil error when the
 	// subscription ends.
 	GetContainerEvents(ctx context.Context, opened func(), event func(*runtimeapi.ContainerEventResponse)) error
-	// Ends reports whether this process stops or removes the container or sandbox with this ID, or has just done so. With removed,
-	// it is not asked again.
+	// Ends reports whether this process stops or removes the container or sandbox with this ID, or has just done so. With
+	// removed, it is not asked again.
 	Ends(id string, removed bool) bool
 }
 

@@ -148,8 +148,8 @@ func setOpenFiles(most int64) error {
 	}
 	err := unix.Setrlimit(unix.RLIMIT_NOFILE, &want)
 	if errors.Is(err, unix.EPERM) {
-		err = fmt.Errorf("%d is above the hard limit of the process (%d) and needs CAP_SYS_RESOURCE, or above fs.nr_open: %w", most,
-			is.Max, err)
+		err = fmt.Errorf("%d is above the hard limit of the process (%d) and needs CAP_SYS_RESOURCE, or above fs.nr_open: %w",
+			most, is.Max, err)
 	}
 	return err
 }
