@@ -50,6 +50,8 @@ var effectiveGates = map[string]bool{
 	"InPlacePodVerticalScalingExclusiveCPUs":  true,
 	"KubeletPodResourcesListUseActivePods":    true,
 	"PodsAPI":                                 true,
+	"ClusterTrustBundle":                      true, // for the next
+	"ClusterTrustBundleProjection":            true,
 
 	"InPlacePodVerticalScalingExclusiveMemory":         true, // for memoryManagerPolicy
 	"KubeletServiceAccountTokenForCredentialProviders": true, // for tokenAttributes of credential providers

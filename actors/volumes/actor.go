@@ -115,6 +115,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.PodFoldersWanted:
 		a.wake(ctx)
 		a.volumes.Sweep(ctx, m.UIDs, true)
+		a.volumes.Touch(ctx, a.stale()...) // bundles, whose changes have no message
 		a.sweepStorage(ctx)
 		a.held.look(ctx, false)
 	case servedFound:
@@ -152,7 +153,7 @@ func (a *actor) wake(ctx supervisors.Context) {
 func (a *actor) stale() (uids []string) {
 	a.volumes.Each(func(r report) {
 		if r.Desired != nil && kinds.AnyHolds(r.Desired, kinds.OfObjects) &&
-			r.Actual.version != a.node.Objects.VersionOf(r.Desired) {
+			r.Actual.version != a.node.VersionOf(r.Desired) {
 			uids = append(uids, r.Key)
 		}
 	})

@@ -34,7 +34,7 @@ func (d driver) Ensure(ctx context.Context, op operation) (state, error) {
 	}
 	s := d.awake(op.Actual)
 	s.events = nil // they have been sent
-	s.version = d.node.Objects.VersionOf(op.Desired)
+	s.version = d.node.VersionOf(op.Desired)
 	only := s.due(op.Desired, op.Began, op.Actual.version != s.version)
 	if s.volumes[""].err != nil {
 		only = nil // the folder failed, so the requested volumes are no longer known
@@ -110,7 +110,7 @@ const (
 )
 
 func (d driver) lane(op operation) int {
-	changed := op.Actual.version != d.node.Objects.VersionOf(op.Desired)
+	changed := op.Actual.version != d.node.VersionOf(op.Desired)
 	switch {
 	case d.storage.Has(op.Key), usesServers(op.Desired), op.Actual.isServed():
 		return storing

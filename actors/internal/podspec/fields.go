@@ -134,7 +134,9 @@ var fields = []rule{
 	// Alpha: AtomicWriteVolumeUserFields.
 	{refused, "volumes[].{configMap,secret,downwardAPI,projected}.defaultUser", nil},
 	{refused, inVolume + "{configMap,secret,downwardAPI}.items[].user", nil},
-	{refused, "volumes[].projected.sources[].{serviceAccountToken.user,clusterTrustBundle,podCertificate}", nil},
+	{honoured, "volumes[].projected.sources[].clusterTrustBundle.{name,signerName,optional,path,labelSelector.matchLabels}", nil},
+	{honoured, "volumes[].projected.sources[].clusterTrustBundle.labelSelector.matchExpressions[].{key,operator,values[]}", nil},
+	{refused, "volumes[].projected.sources[].{serviceAccountToken.user,clusterTrustBundle.user,podCertificate}", nil},
 	{honoured, "volumes[].image.{reference,pullPolicy}", nil},
 	{honoured, "volumes[].persistentVolumeClaim.{claimName,readOnly}", nil},
 	{ignorable, "volumes[].ephemeral.volumeClaimTemplate", nil}, // a controller creates the claim from it

@@ -54,6 +54,8 @@ func pathsOf(sources []v1.VolumeProjection) (paths []string) {
 			}
 		case s.ServiceAccountToken != nil:
 			paths = append(paths, s.ServiceAccountToken.Path)
+		case s.ClusterTrustBundle != nil:
+			paths = append(paths, s.ClusterTrustBundle.Path)
 		}
 	}
 	for _, item := range items {
@@ -80,8 +82,10 @@ func filesOf(ctx context.Context, p Folder, v *v1.Volume, there bool) (map[strin
 			err = downwardFiles(p, out, s.DownwardAPI.Items, mode)
 		case s.ServiceAccountToken != nil:
 			err = tokenFile(ctx, p, out, s.ServiceAccountToken, mode)
+		case s.ClusterTrustBundle != nil:
+			err = bundleFile(p, out, s.ClusterTrustBundle, mode)
 		default:
-			err = Permanent("projected clusterTrustBundle and podCertificate are not supported")
+			err = Permanent("projected podCertificate is not supported")
 		}
 		if err != nil {
 			return nil, err
@@ -170,8 +174,12 @@ func downwardFiles(p Folder, out map[string]file, items []v1.DownwardAPIVolumeFi
 	return nil
 }
 
-// OfObjects reports whether a source of a volume is a ConfigMap or Secret.
-func OfObjects(s v1.VolumeProjection) bool { return s.ConfigMap != nil || s.Secret != nil }
+// OfObjects reports whether a source of a volume is a ConfigMap, Secret or ClusterTrustBundle.
+func OfObjects(s v1.VolumeProjection) bool {
+	return s.ConfigMap != nil || s.Secret != nil || ofBundles(s)
+}
+
+func ofBundles(s v1.VolumeProjection) bool { return s.ClusterTrustBundle != nil }
 
 // OfTokens reports whether a source of a volume is a token.
 func OfTokens(s v1.VolumeProjection) bool { return s.ServiceAccountToken != nil }

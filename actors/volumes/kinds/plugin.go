@@ -10,7 +10,8 @@
 //
 // Tokens of service accounts are requested by the mount that writes them. They are bound to the pod and kept in memory until
 // the pod's volumes are unmounted. A token is renewed after four fifths of its life, or after a day. If that fails, the old one
-// stays in place.
+// stays in place. The certificates of ClusterTrustBundles (package trust) are written again when a bundle has changed, with the
+// next sweep of the actor.
 package kinds
 
 import (
@@ -24,6 +25,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/volumes/nfs"
+	"github.com/playlet-dev/playlet/actors/volumes/trust"
 )
 
 // Facts describes the machine to the kinds of volumes. It is immutable.
@@ -35,12 +37,23 @@ type Facts struct {
 	Objects *objectset.Board
 	// Tokens provides service account tokens; nil without an API server.
 	Tokens Tokens
+	// Bundles has the ClusterTrustBundles; nil without an API server, or if the feature gate is off.
+	Bundles *trust.Source
 	// StaticStay is set if no static pod is ever evicted, even if it fills an emptyDir.
 	StaticStay bool
 	// NFS mounts nfs volumes; nil: they are not supported.
 	NFS *nfs.Mounter
 	// Log receives the messages of operations, which run outside any actor.
 	Log *slog.Logger
+}
+
+// VersionOf returns a number that increases when an object that a volume of the pod has as its content may have changed.
+func (f Facts) VersionOf(pod *v1.Pod) uint64 {
+	version := f.Objects.VersionOf(pod)
+	if pod != nil && AnyHolds(pod, ofBundles) {
+		version += f.Bundles.Version()
+	}
+	return version
 }
 
 // Plugin is one kind of volume. Its methods may be called at any time and concurrently for different volumes. For one volume

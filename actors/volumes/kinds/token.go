@@ -12,6 +12,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/volumes/satoken"
+	"github.com/playlet-dev/playlet/actors/volumes/trust"
 )
 
 // Tokens provides service account tokens. *satoken.Source implements it.
@@ -43,7 +44,7 @@ func (p Folder) mayPass(v *v1.Volume, err error) bool {
 	if errors.Is(err, objectset.ErrUncertain) {
 		p.Node.Log.Warn("a volume keeps the files that were written earlier", "pod", p.Pod.UID, "volume", v.Name, "error", err)
 	}
-	return objectset.IsUnread(err)
+	return objectset.IsUnread(err) || errors.Is(err, trust.ErrUnread)
 }
 
 // tokenFile adds a token. The kubelet's rule decides which users other than root may read it: all that the volume's mode
@@ -60,12 +61,31 @@ func tokenFile(
 			err)}
 	}
 	p.RenewAt(token.Renew)
+	out[source.Path] = p.ownFile([]byte(token.Text), mode)
+	return nil
+}
+
+// bundleFile adds the certificates of ClusterTrustBundles, with the mode and owner of a token.
+func bundleFile(p Folder, out map[string]file, source *v1.ClusterTrustBundleProjection, mode int32) error {
+	if p.Node.Bundles == nil || !objectset.OfAPIServer(p.Pod) {
+		return Permanent("projected clusterTrustBundle needs an API server and the feature gates ClusterTrustBundle and " +
+			"ClusterTrustBundleProjection")
+	}
+	data, err := p.Node.Bundles.Anchors(source)
+	if err != nil {
+		return err
+	}
+	out[source.Path] = p.ownFile(data, mode)
+	return nil
+}
+
+// ownFile returns a file for the user of the pod, if it has one.
+func (p Folder) ownFile(data []byte, mode int32) file {
 	owner := userOf(p.Pod)
 	if owner != nil || FSGroupOf(p.Pod) != nil {
 		mode = 0o600
 	}
-	out[source.Path] = file{data: []byte(token.Text), mode: mode, owner: owner}
-	return nil
+	return file{data: data, mode: mode, owner: owner}
 }
 
 // userOf returns the user that all containers of the pod run as; nil: some set no user, or the users differ.

@@ -29,6 +29,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/actors/volumes/persistent"
 	"github.com/playlet-dev/playlet/actors/volumes/satoken"
+	"github.com/playlet-dev/playlet/actors/volumes/trust"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent/podlog"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/config"
@@ -45,6 +46,7 @@ type cluster struct {
 	feed     *apiserver.Feed     // the pods that the API server assigns to this node; made by start
 	ownNode  *registration.Watch // made by start
 	accounts *satoken.Source     // the service accounts of pods
+	bundles  *trust.Source       // the ClusterTrustBundles of pods; nil: the feature gate is off
 	storage  *persistent.Storage // persistent volumes; made by start
 
 	registered registration.State
@@ -108,6 +110,9 @@ func (c *cluster) watch(node *config.Node, ops *cri.Operations, log *slog.Logger
 		Clients: c.clients, NodeName: node.NodeName, Log: log.With(podlog.ActorKey, messages.APIServer.String()),
 	})
 	c.ownNode = registration.NewWatch(c.clients.Main, node.NodeName, log)
+	if node.FeatureEnabled("ClusterTrustBundle") && node.FeatureEnabled("ClusterTrustBundleProjection") { // as the kubelet
+		c.bundles = trust.New(c.clients.Main, log.With(podlog.ActorKey, messages.Volumes.String()))
+	}
 	c.storage = persistent.New(persistent.Options{
 		Client: c.clients.Main, NodeName: node.NodeName, RootDir: node.RootDir, Operations: ops,
 		Log: log.With(podlog.ActorKey, messages.Volumes.String()),
@@ -128,6 +133,7 @@ func (c *cluster) close() {
 		watches.Go(c.ownNode.Close)
 	}
 	watches.Go(c.storage.Close)
+	watches.Go(c.bundles.Close)
 	watches.Wait()
 }
 
