@@ -175,7 +175,7 @@ func (a *actor) tell(ctx supervisors.Context, last written) {
 
 // flush writes the events that are due.
 func (a *actor) flush(ctx supervisors.Context) {
-	if a.queue.young(ctx.Now()) && a.opts.Busy != nil && a.opts.Busy() {
+	if a.queue.mayYield(ctx.Now()) && a.opts.Busy != nil && a.opts.Busy() {
 		if a.timer == nil {
 			a.timer = ctx.After(yieldPause, due{})
 		}

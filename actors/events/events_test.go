@@ -86,6 +86,13 @@ func TestEvents_Yield(t *testing.T) {
 	busy = false
 	r.Advance(yieldPause)
 	written("afterwards", "map[db BackOff:1 node1 Starting:1 web BackOff:1]")
+	busy = true
+	for i := range maxWaiting + 1 {
+		r.Send(messages.PodAddress("u"), said(fmt.Sprint("pod-", i), "c"))
+	}
+	if r.RunWork(); r.inspection().Dropped > 0 || r.inspection().Waiting == 0 || r.inspection().Waiting > maxWaiting/2 {
+		t.Errorf("after many more: got %+v, want none dropped, and at most half of the queue", r.inspection())
+	}
 }
 
 func TestEventsAreWritten(t *testing.T) {

@@ -128,9 +128,10 @@ func (q *queue) shift() *item {
 	return i
 }
 
-// young reports whether events wait, and all of them for less than yieldFor.
-func (q *queue) young(now time.Time) bool {
-	return !q.busy && len(q.items) > 0 && now.Sub(q.items[0].since) < yieldFor
+// mayYield reports whether events wait that may wait longer: they are few, so that none is dropped for want of space, and each
+// has waited for less than yieldFor.
+func (q *queue) mayYield(now time.Time) bool {
+	return !q.busy && len(q.items) > 0 && len(q.items) <= maxWaiting/2 && now.Sub(q.items[0].since) < yieldFor
 }
 
 // next is the batch to be written now; none while one is on its way, or during a pause.
