@@ -88,9 +88,9 @@ func (a Attachments) Unrecorded() ([]string, error) {
 const maxRecord = 1 << 20
 
 // DropDamaged removes the records of these containers that are no JSON, as a power cut leaves them, and returns their names.
-// libcni before 1.2, which containerd 1.6 and 1.7 have, cannot release an attachment with such a record, so that the runtime could
-// never stop the sandbox (k3s-io/k3s#6185). Later versions remove it, too. No ADD of a container may be in progress, since it
-// writes the record in place.
+// libcni before 1.2, which containerd 1.6 and 1.7 have, cannot release an attachment with such a record, so that the runtime
+// could never stop the sandbox (k3s-io/k3s#6185). Later versions remove it, too. No ADD of a container may be in progress,
+// since it writes the record in place.
 func (a Attachments) DropDamaged(containers []string) (dropped []string, err error) {
 	dir := filepath.Join(a.CacheDir, "results")
 	records, err := os.ReadDir(dir)

@@ -85,7 +85,8 @@ type StopContainer struct {
 	Order     int64
 	// HookOnly means that only the pre-stop hook runs, and the container is not stopped yet (KEP-753).
 	HookOnly bool
-	// AtOnce means that the signal does not wait until those of other pods have been sent: the machine shuts down.
+	// AtOnce means that the signal does not wait until those of other pods have been sent, because the machine shuts down. A stop
+	// with less time than an earlier one does not wait either.
 	AtOnce bool
 	// NoHook means that the pre-stop hook is neither started nor awaited. A hook in progress runs until the container has ended.
 	NoHook bool

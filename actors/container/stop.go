@@ -57,6 +57,7 @@ func hookAndStop(ctx context.Context, h *host.Host, m messages.StopContainer, hu
 	if !hurried && !m.NoHook {
 		done.hook = hooks.PreStop(ctx, h, m, grace) // a failure does not prevent the stop
 	}
+	m.AtOnce = m.AtOnce || hurried
 	done.fact, done.failed = stopAndRead(ctx, h, m, max(grace.Rest(), min(minGrace, m.Grace)))
 	return done
 }

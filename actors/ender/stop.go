@@ -158,7 +158,8 @@ func (s *stopper) stopOne(ctx context.Context, c *runningContainer, grace time.D
 	return s.guard(c, func() error {
 		left := s.host.NewGrace(grace)
 		s.preStop(ctx, c, grace, left)
-		err := host.Ignore(s.host.CRI.StopContainer(ctx, c.fact.ID, max(left.Rest(), min(grace, stoporder.LeastGrace))))
+		rest := max(left.Rest(), min(grace, stoporder.LeastGrace))
+		err := host.Ignore(s.host.CRI.StopContainer(cri.WithoutSlot(ctx), c.fact.ID, rest))
 		if err == nil {
 			s.host.EndHooks(string(s.pod.UID), c.fact.ID)
 		}

@@ -78,8 +78,8 @@ func (m *Machine) askStop(c *known.Container, stage messages.ContainerStage, gra
 	}
 	msg := messages.StopContainer{
 		UID: m.uid, Name: c.Name, Pod: m.Pod, Spec: c.Spec, IPs: m.IPs(), Grace: grace, Cause: why, Order: m.Wanted.Order,
-		HookOnly: stage == messages.StageWaiting, AtOnce: m.Verdict != nil && m.Verdict.Reason == messages.ReasonTerminated,
-		NoHook: c.Earlier && m.live() || m.graceOver(),
+		HookOnly: stage == messages.StageWaiting, NoHook: c.Earlier && m.live() || m.graceOver(),
+		AtOnce: m.Wanted.Fail != nil && m.Wanted.Fail.Reason == messages.ReasonTerminated,
 	}
 	if f := c.Newest(); f != nil {
 		msg.Fact = f.ContainerFact

@@ -180,14 +180,22 @@ func TestOrder_StopIsNotRepeated(t *testing.T) {
 
 // While the machine shuts down, no signal waits for those of other pods.
 func TestOrder_SignalsOfAShutdown(t *testing.T) {
-	for reason, atOnce := range map[string]bool{messages.ReasonTerminated: true, "Evicted": false} {
-		a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
-		a.hears(pulled("c0", "image"), started(madeIn(a, "c0", messages.ContainerRunning)))
-		a.take()
-		a.hears(messages.PodWanted{Pod: a.machine.Pod, Generation: 2, Fail: &messages.PodFailure{Reason: reason}})
-		stops := sentOf[messages.StopContainer](a.take())
-		if len(stops) != 1 || stops[0].AtOnce != atOnce {
-			t.Errorf("%s: got %d orders to stop, at once %t; want 1, %t", reason, len(stops), len(stops) > 0 && stops[0].AtOnce, atOnce)
+	for _, deleted := range []bool{false, true} {
+		for reason, atOnce := range map[string]bool{messages.ReasonTerminated: true, "Evicted": false} {
+			a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
+			a.hears(pulled("c0", "image"), started(madeIn(a, "c0", messages.ContainerRunning)))
+			w := messages.PodWanted{Pod: a.machine.Pod, Generation: 2}
+			if deleted { // before the shutdown
+				w.Ending = &messages.Ending{}
+				a.hears(w)
+			}
+			a.take()
+			w.Generation, w.Fail = 3, &messages.PodFailure{Reason: reason, Grace: new(int64(1))}
+			a.hears(w)
+			stops := sentOf[messages.StopContainer](a.take())
+			if len(stops) != 1 || stops[0].AtOnce != atOnce {
+				t.Errorf("%s, deleted before %t: got the orders %+v, want one, at once %t", reason, deleted, stops, atOnce)
+			}
 		}
 	}
 }

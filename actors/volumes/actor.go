@@ -149,7 +149,7 @@ func (a *actor) wake(ctx supervisors.Context) {
 	a.volumes.Touch(ctx, uids...)
 }
 
-// stale returns the pods whose volumes may hold outdated ConfigMaps or Secrets.
+// stale returns the pods whose volumes may hold outdated ConfigMaps, Secrets or trust bundles.
 func (a *actor) stale() (uids []string) {
 	a.volumes.Each(func(r report) {
 		if r.Desired != nil && kinds.AnyHolds(r.Desired, kinds.OfObjects) &&

@@ -147,7 +147,9 @@ func TestNFS_LaneAfterARestart(t *testing.T) {
 	fuse := n.pod("fuse/volumes/kubernetes.io~local-volume/v")
 	must(t, os.MkdirAll(fuse, 0o750))
 	fusetest.Mount(t, fuse)
-	a, is := New(Options{RootDir: n.rootDir, Operations: n.ops, Node: n.disk.node})("volumes").(*actor)
+	link := filepath.Join(t.TempDir(), "root") // as a root folder on another disk often is
+	must(t, os.Symlink(n.rootDir, link))
+	a, is := New(Options{RootDir: link, Operations: n.ops, Node: n.disk.node})("volumes").(*actor)
 	if !is {
 		t.Fatal("it is another type")
 	}

@@ -39,7 +39,11 @@ func (s *served) mayHave(uid string) bool { return !s.read || s.pods[uid] }
 
 // servedPods returns the pods with a mount in their folders that is no file system of memory, by mountinfo, which asks no server.
 func servedPods(rootDir string) (map[string]bool, error) {
-	pods, out := filepath.Join(rootDir, kinds.PodsFolder), map[string]bool{}
+	out := map[string]bool{}
+	pods, err := filepath.EvalSymlinks(filepath.Join(rootDir, kinds.PodsFolder))
+	if err != nil {
+		return out, kinds.IgnoreAbsent(err)
+	}
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(pods))
 	for _, m := range mounts {
 		if below, is := strings.CutPrefix(m.Mountpoint, pods+"/"); is && m.FSType != "tmpfs" {

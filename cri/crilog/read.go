@@ -37,9 +37,8 @@ const (
 
 // Read writes the content of a log including its rotated files, in order. A log that is not followed ends where it ended when it
 // was opened, so that Tail is exact, and so that a container that writes faster than out does not keep the reader for ever
-// (kubernetes/kubernetes#72628). It only opens regular files. It skips a rotated file
-// that is damaged or was removed in the meantime. It returns at the end of the log, when ctx ends, or when out fails, with that
-// error.
+// (kubernetes/kubernetes#72628). It only opens regular files. It skips a rotated file that is damaged or was removed in the
+// meantime. It returns at the end of the log, when ctx ends, or when out fails, with that error.
 func Read(ctx context.Context, dir Dir, base string, o Options, out io.Writer) (err error) {
 	files, err := openAll(dir, base)
 	if err != nil {

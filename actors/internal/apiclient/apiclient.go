@@ -35,7 +35,7 @@ type Clients struct {
 	Heartbeat kubernetes.Interface
 	// Events is for Kubernetes Events.
 	Events kubernetes.Interface
-	// TokenReviews authenticates tokens for port 10250; anyone who can connect there causes such requests. AccessReviews
+	// TokenReviews authenticates tokens for port 10250; any client that can connect there causes such requests. AccessReviews
 	// authorizes authenticated users.
 	TokenReviews, AccessReviews kubernetes.Interface
 	// Server is the address, as the kubeconfig has it, for the log and for errors.

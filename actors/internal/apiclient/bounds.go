@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// longestRest bounds a Retry-After of the API server. client-go waits for it within the request, a list or watch as long as
-	// the header says.
+	// longestRest bounds a Retry-After of the API server. client-go waits for it within the request, in a list or watch without a
+	// limit.
 	longestRest = 30 * time.Second
 	// maxAnswer limits an answer other than a watch, in bytes.
 	maxAnswer = 256 << 20

@@ -38,7 +38,7 @@ func TestBounds_OfARest(t *testing.T) {
 	}
 }
 
-// endless is a server whose answers do not end.
+// endless is a server with answers that do not end.
 func endless(t *testing.T) *httptest.Server {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -70,7 +70,7 @@ func TestBounds_OfAnAnswer(t *testing.T) {
 	}
 }
 
-// An absent object is one of which the API server says so, in its own form.
+// An object is absent if the API server itself answers NotFound.
 func TestAbsent(t *testing.T) {
 	for page, want := range map[string]bool{
 		"404 page not found\n": false, "": false,

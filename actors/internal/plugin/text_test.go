@@ -13,7 +13,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// talkative is a plugin whose errors are long.
+// talkative is a plugin with long errors.
 type talkative struct {
 	api.UnimplementedRegistrationServer
 }

@@ -83,6 +83,9 @@ func (j *journal) prune() (state, error) {
 	if err := j.load(); err != nil {
 		return j.state(), err
 	}
+	if j.isUnmounted() {
+		return j.state(), nil // what is written now would make the plain folder a journal, and be hidden later
+	}
 	if j.lost {
 		j.settle()
 	}

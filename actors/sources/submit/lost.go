@@ -151,6 +151,9 @@ func (j *journal) withdrawSpared(m messages.WithdrawPod) any {
 			continue
 		}
 		if !m.DryRun {
+			if err := j.rewrite(); errors.Is(err, errUnmounted) {
+				return j.refusal(err)
+			}
 			j.departed.Add(j.opts.Clock.Now(), p.UID)
 			if m.Grace != nil {
 				j.graces[p.UID] = *m.Grace
@@ -180,6 +183,9 @@ func (j *journal) withdrawDamaged(m messages.WithdrawPod) any {
 		return nil
 	}
 	if !m.DryRun {
+		if err := j.rewrite(); errors.Is(err, errUnmounted) {
+			return j.refusal(err)
+		}
 		if err := j.discard(k); err != nil {
 			return j.refusal(err)
 		}

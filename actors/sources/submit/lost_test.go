@@ -195,6 +195,8 @@ func TestLost_Unmounted(t *testing.T) {
 				}
 			}
 			refused()
+			r.check() // which must not make the plain folder a journal
+			refused()
 			r.restart()
 			refused()
 			must(t, unix.Mount(same, at, "", unix.MS_BIND, ""))
@@ -255,6 +257,42 @@ func TestWithdraw_DamagedRecord(t *testing.T) {
 			}
 			if !c.running {
 				r.says(said(r.ask(withdraw)), "unknown")
+			}
+		})
+	}
+}
+
+// While the file system of a journal is not mounted, nothing is written into the plain folder: not the withdrawal of a pod with a
+// damaged record, and not the end of a loss.
+func TestLost_UnmountedChangesNothing(t *testing.T) {
+	for name, lost := range map[string]bool{"damaged record": false, "lost journal": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			at := t.TempDir()
+			if err := unix.Mount("journal", at, "tmpfs", 0, ""); err != nil {
+				t.Skip(err)
+			}
+			t.Cleanup(func() { _ = unix.Unmount(at, unix.MNT_DETACH) })
+			r.opts.Dir = at
+			if !lost {
+				must(t, newJournal(r.opts).mark())
+			}
+			r.start()
+			r.submit(yaml("web", "one"), yaml("db", "one"))
+			web := board.Spared{UID: r.uidOf("web"), Name: "default/web-node-1", Source: messages.Submit}
+			r.damage("web")
+			r.start()
+			if r.check(web); lost {
+				r.isLost(true, "default/db-node-1=one")
+			}
+			must(t, unix.Unmount(at, unix.MNT_DETACH))
+			withdraw := func() { r.says(said(r.ask(messages.WithdrawPod{Namespace: "default", Name: "web"})), "failure") }
+			withdraw()
+			r.check() // no pod is left alone
+			withdraw()
+			r.says(r.submit(yaml("log", "one")), "failure")
+			if left, err := os.ReadDir(at); err != nil || len(left) > 0 {
+				t.Errorf("the plain folder has %v (%v), want nothing", left, err)
 			}
 		})
 	}

@@ -44,7 +44,12 @@ func (p Folder) mayPass(v *v1.Volume, err error) bool {
 	if errors.Is(err, objectset.ErrUncertain) {
 		p.Node.Log.Warn("a volume keeps the files that were written earlier", "pod", p.Pod.UID, "volume", v.Name, "error", err)
 	}
-	return objectset.IsUnread(err) || errors.Is(err, trust.ErrUnread)
+	if errors.Is(err, trust.ErrUnread) { // the volume may have a token, too
+		p.Node.Log.Warn("a volume keeps its trust bundles", "pod", p.Pod.UID, "volume", v.Name, "error", err)
+		p.RenewAt(time.Now().Add(RenewRetry))
+		return true
+	}
+	return objectset.IsUnread(err)
 }
 
 // tokenFile adds a token. The kubelet's rule decides which users other than root may read it: all that the volume's mode

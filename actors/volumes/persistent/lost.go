@@ -37,7 +37,8 @@ func (s *Storage) mayHave(lost lostRecords, key string) error {
 // recordOfMount returns the record of a pod's mount whose own record is lost or damaged, as by a power cut or a kubelet that was
 // killed (kubernetes/kubernetes#108217). The folder has the name of the PersistentVolume, or that of a volume of the pod. The
 // volume of that PersistentVolume counts if it is the staged one whose file system is mounted, or in use on the Node as an
-// attachable one. It returns nil for a folder without a mount, and if none counts: what is mounted then stays.
+// attachable one, and no other pod has it. It returns nil for a folder without a mount, and if none counts: what is mounted
+// then stays.
 func (s *Storage) recordOfMount(ctx context.Context, p kinds.Folder, folder string) *csi.Record {
 	if is, err := p.IsMountPoint(filepath.Join(folder, csi.MountFolder)); err != nil || !is {
 		return nil
@@ -50,10 +51,22 @@ func (s *Storage) recordOfMount(ctx context.Context, p kinds.Folder, folder stri
 		return nil
 	}
 	staged, _ := s.stagedOn(filepath.Join(uid, folder))
-	if !staged[stagedKey(r)] && (len(staged) > 0 || s.node.Load() == nil || !s.mayBeAttached(ctx, r) || !s.isOnNode(ctx, r)) {
+	if staged[stagedKey(r)] {
+		return &r
+	}
+	// A PersistentVolume that was made again may have another volume. If that one is on the Node for another pod, the list proves
+	// nothing about this folder.
+	published, _, err := s.published()
+	if err != nil || len(others(published, r, uid)) > 0 || isInline(p.Pod, volume) || len(staged) > 0 || s.node.Load() == nil ||
+		!s.mayBeAttached(ctx, r) || !s.isOnNode(ctx, r) {
 		return nil
 	}
 	return &r
+}
+
+// isInline reports whether the pod, where it is known, has a CSI volume of this name that is no claim's.
+func isInline(pod *v1.Pod, volume string) bool {
+	return pod != nil && slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.Name == volume && v.CSI != nil })
 }
 
 // stagedOn returns the staged volumes with the device of a pod's mount, and whether the mount is of their file system or of a

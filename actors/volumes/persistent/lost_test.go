@@ -1,6 +1,7 @@
 package persistent_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -134,6 +135,8 @@ func TestLostRecord_Again(t *testing.T) {
 		"attached":        {nil, true, "h", true},
 		"attached, other": {nil, true, "other", false},
 		"neither":         {nil, false, "h", false},
+		// another pod of the node has that volume
+		"of another": {nil, true, "other", false},
 	} {
 		for damage, lose := range map[string]func(path string) error{
 			"lost": os.Remove, "empty": func(path string) error { return os.Truncate(path, 0) },
@@ -150,6 +153,16 @@ func TestLostRecord_Again(t *testing.T) {
 				folder := n.Pod("a", "volumes/kubernetes.io~csi/pv-c")
 				if !slices.Contains(d.Calls(), "Publish h") {
 					t.Fatalf("calls %v, want a mount", d.Calls())
+				}
+				if name == "of another" {
+					record, err := os.ReadFile(filepath.Join(folder, csi.RecordFile))
+					must(t, err)
+					otherName := v1.UniqueVolumeName(strings.TrimSuffix(string(attachedName), "h") + "other")
+					its := n.Pod("b", "volumes/kubernetes.io~csi/pv-c")
+					must(t, os.MkdirAll(its, 0o750))
+					must(t, os.WriteFile(filepath.Join(its, csi.RecordFile), bytes.ReplaceAll(record, []byte(`"h"`), []byte(`"other"`)), 0o600))
+					n.storage.Observe(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{attachedName, otherName},
+						VolumesAttached: []v1.AttachedVolume{{Name: attachedName}, {Name: otherName}}}})
 				}
 				must(t, lose(filepath.Join(folder, csi.RecordFile)))
 				volumes := n.storage.Client.CoreV1().PersistentVolumes()

@@ -95,7 +95,7 @@ func (s *Source) Anchors(source *v1.ClusterTrustBundleProjection) ([]byte, error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.listed {
-		return nil, errors.Join(ErrUnread, s.err)
+		return nil, fmt.Errorf("%w: %w", ErrUnread, s.err)
 	}
 	var texts []string
 	name := ""

@@ -140,8 +140,12 @@ func prepareMachine(node *config.Node, procfs string, log *slog.Logger) {
 	}
 }
 
-// setOpenFiles sets the limit of open files of this process and of those that it starts.
+// setOpenFiles sets the limit of open files of this process and of those that it starts. 0 leaves it as it is: with such a limit,
+// no file could be opened.
 func setOpenFiles(most int64) error {
+	if most == 0 {
+		return nil
+	}
 	want, is := unix.Rlimit{Cur: uint64(most), Max: uint64(most)}, unix.Rlimit{} //nolint:gosec // config rejects negative numbers
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &is); err != nil || is == want {
 		return err

@@ -48,6 +48,7 @@ var asked = map[string]string{
 	"actors/volumes/kinds/memory.go unix.Fstatfs":                   "a tmpfs",
 	"actors/volumes/kinds/mounts.go filepath.EvalSymlinks":          own,
 	"actors/volumes/persistent/lost.go filepath.EvalSymlinks":       own,
+	"actors/volumes/served.go filepath.EvalSymlinks":                own,
 	"actors/volumes/persistent/references.go filepath.EvalSymlinks": own,
 	"actors/volumes/persistent/references.go os.ReadFile":           "a file of /proc",
 	"actors/volumes/blockmap/loop.go filepath.Glob":                 "folders of /sys",
