@@ -94,8 +94,11 @@ func (s *Source) Anchors(source *v1.ClusterTrustBundleProjection) ([]byte, error
 	s.begin.Do(func() { s.running.Go(s.watch) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.listed {
+	switch {
+	case !s.listed && s.err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnread, s.err)
+	case !s.listed:
+		return nil, ErrUnread
 	}
 	var texts []string
 	name := ""
