@@ -45,8 +45,8 @@ func memoryOf(t *testing.T, a *stack.Agent, name string) (got []string) {
 }
 
 // A guaranteed pod gets memory of a NUMA node: the runtime, the pod resources API and the checkpoint show it, also after the
-// agent was killed. A pod that requests a device of a node without CPUs waits, and its explanation names each resource with its
-// nodes.
+// agent was killed. A pod that requests a device of a node that the machine lacks waits, and its explanation names the resource
+// and the machine's nodes.
 func TestMemoryOfNUMANodes(t *testing.T) {
 	if nodes, err := filepath.Glob("/sys/devices/system/node/node[0-9]*"); err != nil || len(nodes) != 1 {
 		t.Skipf("this machine has %d NUMA nodes; the test knows the answers for one", len(nodes))
@@ -96,7 +96,7 @@ func TestMemoryOfNUMANodes(t *testing.T) {
 	t.Cleanup(p.Stop)
 	write("apart", ", example.com/gpu: 1")
 	awaitWaiting(t, a, "apart", "TopologyAffinityError", "Resources cannot be allocated with Topology locality")
-	const want = "no NUMA nodes suit all resources: " + gpu + " fits on 1; cpu fits on 0; memory fits on 0"
+	const want = "policy single-numa-node: " + gpu + " fits on no preferred set of the NUMA nodes 0"
 	await(t, func() error { // at first the CPU belongs to the pod that ends
 		out, err := a.Command(t.Context(), "explain", "apart")
 		if !strings.Contains(strings.Join(strings.Fields(string(out)), " "), want) {
