@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// The client knows what its own calls end, while they run and for a while after; a failed call ends nothing.
+// The client knows the objects that its own calls end, while they run and for a while after; a failed call ends nothing.
 func TestEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Client{}

@@ -47,7 +47,7 @@ type RunContainer struct {
 	Volumes   map[string]string // host paths by volume name
 	// Mounts are the volumes that must be mounted at their path, or the container is not started; see VolumesMounted.
 	Mounts map[string]bool
-	// Groups are supplemental groups besides those of the pod; see VolumesMounted.
+	// Groups are supplemental groups in addition to the pod's own; see VolumesMounted.
 	Groups []int64
 	// ImageVolumes are the runtime's IDs of the images that are mounted as volumes, by volume name.
 	ImageVolumes map[string]string
@@ -85,7 +85,7 @@ type StopContainer struct {
 	Order     int64
 	// HookOnly means that only the pre-stop hook runs, and the container is not stopped yet (KEP-753).
 	HookOnly bool
-	// AtOnce means that the signal does not wait until those of other pods have been sent, because the machine shuts down. A stop
+	// AtOnce means that the signal does not wait for the signals of other pods, because the machine shuts down. A stop
 	// with less time than an earlier one does not wait either.
 	AtOnce bool
 	// NoHook means that the pre-stop hook is neither started nor awaited. A hook in progress runs until the container has ended.

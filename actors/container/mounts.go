@@ -233,8 +233,8 @@ func relabel(v v1.VolumeSource) bool {
 	return v != (v1.VolumeSource{}) && v.HostPath == nil && v.Image == nil
 }
 
-// keptTerminationLogs is the number of a container's latest termination logs that are kept. They are read from dead containers,
-// of which the agent keeps fewer.
+// keptTerminationLogs is the number of a container's latest termination logs that are kept. Only those of dead containers are
+// read, and the agent keeps fewer of these.
 const keptTerminationLogs = 100
 
 // terminationLog creates the file for the application's termination message. The attempt is its name, which makes the call

@@ -178,7 +178,7 @@ func TestOrder_StopIsNotRepeated(t *testing.T) {
 	}
 }
 
-// While the machine shuts down, no signal waits for those of other pods.
+// While the machine shuts down, no signal waits for the signals of other pods.
 func TestOrder_SignalsOfAShutdown(t *testing.T) {
 	for _, deleted := range []bool{false, true} {
 		for reason, atOnce := range map[string]bool{messages.ReasonTerminated: true, "Evicted": false} {

@@ -29,7 +29,7 @@ func (m *Machine) takePulled(v messages.ImagePulled) {
 	c.Image.Volumes = volumes
 }
 
-// takeChild handles the start of a container's actor, which carries out its order. A run whose order was taken back is over.
+// takeChild handles the start of a container's actor, which carries out its order. A run is over if its order was taken back.
 func (m *Machine) takeChild(v messages.ChildStarted) {
 	c := m.Container(v.Name)
 	if c != nil && v.Again && c.Sent == nil && c.Stage() != messages.StageIdle {

@@ -44,7 +44,7 @@ type Events struct {
 	standing bool // opened and not ended
 	opened   bool
 	ended    error
-	expected bool // what the agent does itself has happened
+	expected bool // a start, or an end that the agent itself called for
 	pods     map[string]bool
 }
 
@@ -147,9 +147,8 @@ func (e *Events) note(change func()) {
 	}
 }
 
-// event records objects that ended or were removed. The actors of a pod need no event of what they do themselves: containers that
-// start, and ends that this process has called for. Other actors learn of these from the next audit, which is then brought
-// forward.
+// event records objects that ended or were removed. A start, or an end that this process called for, is known to the pod's own
+// actors. Other actors learn of it from the next audit, which is then brought forward.
 func (e *Events) event(ev *runtimeapi.ContainerEventResponse) {
 	removed := false
 	switch ev.GetContainerEventType() {

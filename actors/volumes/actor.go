@@ -115,7 +115,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.PodFoldersWanted:
 		a.wake(ctx)
 		a.volumes.Sweep(ctx, m.UIDs, true)
-		a.volumes.Touch(ctx, a.stale()...) // bundles, whose changes have no message
+		a.volumes.Touch(ctx, a.stale()...) // trust bundles change without a message
 		a.sweepStorage(ctx)
 		a.held.look(ctx, false)
 	case servedFound:
@@ -149,7 +149,7 @@ func (a *actor) wake(ctx supervisors.Context) {
 	a.volumes.Touch(ctx, uids...)
 }
 
-// stale returns the pods whose volumes may hold outdated ConfigMaps, Secrets or trust bundles.
+// stale returns the pods with volumes that may hold outdated ConfigMaps, Secrets or trust bundles.
 func (a *actor) stale() (uids []string) {
 	a.volumes.Each(func(r report) {
 		if r.Desired != nil && kinds.AnyHolds(r.Desired, kinds.OfObjects) &&

@@ -22,7 +22,7 @@ type ContainerParams struct {
 	Env []EnvVar
 	// Mounts holds all mounts, including the termination log and /etc/hosts.
 	Mounts []*runtimeapi.Mount
-	// Groups are supplemental groups besides those of the pod: its volumes have them.
+	// Groups are supplemental groups of the pod's volumes, in addition to the pod's own.
 	Groups []int64
 	// Users is the pod's user namespace; nil: the host's.
 	Users      *runtimeapi.UserNamespace

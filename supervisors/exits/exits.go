@@ -31,7 +31,7 @@ type Strategy struct {
 	Escalate bool
 	Backoff  backoff.Restarts
 	// Run is the number of the present run. The exit of an earlier run is a repeated one: its back-off is over, and the child's
-	// desired state is that of a later run, which stays.
+	// desired state belongs to a later run and stays.
 	Run uint32
 }
 

@@ -84,7 +84,7 @@ func (j *journal) prune() (state, error) {
 		return j.state(), err
 	}
 	if j.isUnmounted() {
-		return j.state(), nil // what is written now would make the plain folder a journal, and be hidden later
+		return j.state(), nil // a record in the plain folder would be hidden once the journal is mounted
 	}
 	if j.lost {
 		j.settle()

@@ -153,7 +153,7 @@ func TestLost_EarlierVersion(t *testing.T) {
 	r.isLost(false, "default/web-node-1=one")
 }
 
-// A journal whose file system is unmounted while the agent runs stays in force. Nothing is accepted that would be hidden once it
+// A journal stays in force if its file system is unmounted while the agent runs. Nothing is accepted that would be hidden once it
 // is mounted again. Another journal that is mounted there gets the submissions that it lacks.
 func TestLost_Unmounted(t *testing.T) {
 	for name, path := range map[string]string{"the mount point": "", "a folder in it": "submissions"} {

@@ -114,7 +114,7 @@ func TestLocalDevice_AKubeletsMapIsUndone(t *testing.T) {
 	}
 }
 
-// A map that a kubelet left for a pod that has no folder any more is undone by a sweep. That of a pod with a folder stays.
+// A map that a kubelet left for a pod that has no folder any more is undone by a sweep. The map of a pod with a folder stays.
 func TestLocalDevice_AMapWithoutAPod(t *testing.T) {
 	device, _ := volumestest.LoopDevice(t)
 	n := storageNode(t, boundDevice("disk", device)...)

@@ -34,7 +34,7 @@ func (s *Storage) mayHave(lost lostRecords, key string) error {
 	return errors.Join(errs...)
 }
 
-// recordOfMount returns the record of a pod's mount whose own record is lost or damaged, as by a power cut or a kubelet that was
+// recordOfMount returns a record for a pod's mount if its own one is lost or damaged, as by a power cut or a kubelet that was
 // killed (kubernetes/kubernetes#108217). The folder has the name of the PersistentVolume, or that of a volume of the pod. The
 // volume of that PersistentVolume counts if it is the staged one whose file system is mounted, or in use on the Node as an
 // attachable one, and no other pod has it. It returns nil for a folder without a mount, and if none counts: what is mounted

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bundleOf returns a bundle with these certificates, of which only the text matters here.
+// bundleOf returns a bundle with these certificates. Only their text matters here.
 func bundleOf(name, signer, label string, certificates ...string) *beta.ClusterTrustBundle {
 	text := "a comment\n"
 	for _, c := range certificates {
