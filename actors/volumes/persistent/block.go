@@ -142,10 +142,11 @@ func unmapLocal(p kinds.Folder, f kinds.Found) error {
 func eachLocal(rootDir string, do func(*safepath.Root) error) (err error) {
 	for _, plugin := range []string{localName, kinds.Escaped(localName)} {
 		root, openErr := safepath.OpenRoot(filepath.Join(rootDir, "plugins", plugin, csi.DevicesFolder))
-		if openErr == nil {
-			openErr = errors.Join(do(root), root.Close())
+		if openErr != nil {
+			err = errors.Join(err, kinds.IgnoreAbsent(openErr))
+			continue
 		}
-		err = errors.Join(err, kinds.IgnoreAbsent(openErr))
+		err = errors.Join(err, do(root), root.Close()) // an absence within it may be joined with another error
 	}
 	return err
 }
