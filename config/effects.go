@@ -52,6 +52,7 @@ var effectiveGates = map[string]bool{
 	"PodsAPI":                                 true,
 	"ClusterTrustBundle":                      true, // for the next
 	"ClusterTrustBundleProjection":            true,
+	"PodCertificateRequest":                   true,
 
 	"InPlacePodVerticalScalingExclusiveMemory":         true, // for memoryManagerPolicy
 	"KubeletServiceAccountTokenForCredentialProviders": true, // for tokenAttributes of credential providers

@@ -103,6 +103,7 @@ const (
 	CauseHostPath     CauseCode = "HostPath"     // Name: the path, which is not of the type asked for
 	CauseVolumeMode   CauseCode = "VolumeMode"   // Name: the PersistentVolume, which containers use in the other mode
 	CauseMounting     CauseCode = "Mounting"     // the mount goes on after its question's deadline
+	CauseCertificate  CauseCode = "Certificate"  // Name: the signer, Detail: the PodCertificateRequest, which is not issued
 )
 
 // Failures of volumes on file servers. Name: the server and its folder.

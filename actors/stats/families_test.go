@@ -44,7 +44,6 @@ var absent = map[string]string{
 		force_cleaned_failed_volume_operation*`,
 	"volumes are not labelled for SELinux":                                                        "volume_manager_selinux_*",
 	"what is left of gone pods is a driver's sweep, whose failures are in health and tried again": "kubelet_orphan_pod_cleaned_volumes*",
-	"there are no projected pod certificates yet":                                                 "kubelet_podcertificate_states",
 	"it is of Windows": "kubelet_started_host_process_containers_*",
 	"watches here are reflectors with stores of their own":          "informer_*",
 	"nobody is elected, and no controller manager runs":             "leader_election_* running_managed_controllers",
@@ -132,6 +131,7 @@ func exercise(t *testing.T) (*rig, http.Handler) {
 		Took: time.Millisecond})
 	h := Handler(r.Collector, m)
 	m.Checked("ping", true)
+	m.Register(metrics.PodCertificates(func() map[[2]string]int { return map[[2]string]int{{"example.org/a", "fresh"}: 1} }))
 	m.HTTP("readwrite", h).ServeHTTP(nopWriter{}, mustRequest(t, "/metrics/nothing/of/this"))
 	r.Summary(t.Context(), false)
 	return r, h

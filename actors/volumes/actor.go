@@ -103,10 +103,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.MountVolumes:
 		a.volumes.Ensure(ctx, m.UID, m.Pod)
 	case messages.UnmountVolumes:
-		a.node.NFS.Stop(m.UID) // a server that does not answer must not delay the end of the pod
-		if a.node.Tokens != nil {
-			a.node.Tokens.Forget(types.UID(m.UID)) // an API server that does not answer must not delay the end of the pod
-		}
+		a.node.NFS.Stop(m.UID)          // a server that does not answer must not delay the end of the pod
+		a.node.Forget(types.UID(m.UID)) // an API server that does not answer must not delay the end of the pod
 		if m.Remove {
 			a.volumes.Remove(ctx, m.UID)
 		} else {

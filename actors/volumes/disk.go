@@ -91,9 +91,7 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	if err := d.settle(ctx, uid); err != nil {
 		return err
 	}
-	if d.node.Tokens != nil {
-		d.node.Tokens.Forget(types.UID(uid)) // again: a mount in progress may have obtained one
-	}
+	d.node.Forget(types.UID(uid)) // again: a mount in progress may have obtained a token
 	pods, err := kinds.OpenPods(d.rootDir)
 	if err != nil {
 		return err

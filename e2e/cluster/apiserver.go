@@ -42,8 +42,9 @@ func (c *Cluster) startAPIServer() error {
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
 		"--allow-privileged=true",
-		"--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true",
-		"--runtime-config=certificates.k8s.io/v1beta1/clustertrustbundles=true",
+		"--feature-gates=ClusterTrustBundle=true,ClusterTrustBundleProjection=true,PodCertificateRequest=true",
+		"--runtime-config=certificates.k8s.io/v1beta1/clustertrustbundles=true,"+
+			"certificates.k8s.io/v1beta1/podcertificaterequests=true",
 		"--client-ca-file="+f("ca.crt"),
 		"--tls-cert-file="+f("apiserver.crt"),
 		"--tls-private-key-file="+f("apiserver.key"),

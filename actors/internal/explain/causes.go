@@ -107,6 +107,8 @@ var ofWaits = map[messages.CauseCode]sentence{
 		"a controller replaces the pod on another node; free a place here by removing pods with volumes of the same driver"},
 	messages.CauseClaimPending: {"{text}", "see kubectl describe of the claim, and the log of its provisioner"},
 	messages.CauseVolumeInUse:  {"{text}", "remove the pod that uses the volume"},
+	messages.CauseCertificate: {"{text}",
+		"check that the controller of signer {name} runs; see kubectl get podcertificaterequests -n NAMESPACE -o yaml"},
 }
 
 // ofClaims follow "the pod's ResourceClaims cannot be prepared: ".

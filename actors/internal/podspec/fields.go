@@ -136,7 +136,9 @@ var fields = []rule{
 	{refused, inVolume + "{configMap,secret,downwardAPI}.items[].user", nil},
 	{honoured, "volumes[].projected.sources[].clusterTrustBundle.{name,signerName,optional,path,labelSelector.matchLabels}", nil},
 	{honoured, "volumes[].projected.sources[].clusterTrustBundle.labelSelector.matchExpressions[].{key,operator,values[]}", nil},
-	{refused, "volumes[].projected.sources[].{serviceAccountToken.user,clusterTrustBundle.user,podCertificate}", nil},
+	{honoured, "volumes[].projected.sources[].podCertificate.{signerName,keyType,maxExpirationSeconds,userAnnotations}", nil},
+	{honoured, "volumes[].projected.sources[].podCertificate.{credentialBundlePath,keyPath,certificateChainPath}", nil},
+	{refused, "volumes[].projected.sources[].{serviceAccountToken,clusterTrustBundle,podCertificate}.user", nil},
 	{honoured, "volumes[].image.{reference,pullPolicy}", nil},
 	{honoured, "volumes[].persistentVolumeClaim.{claimName,readOnly}", nil},
 	{ignorable, "volumes[].ephemeral.volumeClaimTemplate", nil}, // a controller creates the claim from it

@@ -56,6 +56,10 @@ func pathsOf(sources []v1.VolumeProjection) (paths []string) {
 			paths = append(paths, s.ServiceAccountToken.Path)
 		case s.ClusterTrustBundle != nil:
 			paths = append(paths, s.ClusterTrustBundle.Path)
+		case s.PodCertificate != nil:
+			c := s.PodCertificate
+			paths = append(paths, slices.DeleteFunc([]string{c.CredentialBundlePath, c.KeyPath, c.CertificateChainPath},
+				func(path string) bool { return path == "" })...)
 		}
 	}
 	for _, item := range items {
@@ -71,7 +75,7 @@ func filesOf(ctx context.Context, p Folder, v *v1.Volume, there bool) (map[strin
 	_, sources, mode := contentOf(v)
 	there = there && len(sources) == 1 // or the other sources would not be updated
 	out := map[string]file{}
-	for _, s := range sources {
+	for i, s := range sources {
 		var err error
 		switch {
 		case s.ConfigMap != nil:
@@ -84,8 +88,10 @@ func filesOf(ctx context.Context, p Folder, v *v1.Volume, there bool) (map[strin
 			err = tokenFile(ctx, p, out, s.ServiceAccountToken, mode)
 		case s.ClusterTrustBundle != nil:
 			err = bundleFile(p, out, s.ClusterTrustBundle, mode)
+		case s.PodCertificate != nil:
+			err = certificateFiles(ctx, p, out, v.Name, i, s.PodCertificate, mode)
 		default:
-			err = Permanent("projected podCertificate is not supported")
+			err = Permanent("source %d of the projected volume is empty or not supported", i)
 		}
 		if err != nil {
 			return nil, err
@@ -181,8 +187,10 @@ func OfObjects(s v1.VolumeProjection) bool {
 
 func ofBundles(s v1.VolumeProjection) bool { return s.ClusterTrustBundle != nil }
 
-// OfTokens reports whether a source of a volume is a token.
-func OfTokens(s v1.VolumeProjection) bool { return s.ServiceAccountToken != nil }
+// OfTokens reports whether a source of a volume is a token or certificate, which the API server is asked for.
+func OfTokens(s v1.VolumeProjection) bool {
+	return s.ServiceAccountToken != nil || s.PodCertificate != nil
+}
 
 func ofThePod(s v1.VolumeProjection) bool { return s.DownwardAPI != nil }
 

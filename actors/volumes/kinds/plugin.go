@@ -10,8 +10,8 @@
 //
 // Tokens of service accounts are requested by the mount that writes them. They are bound to the pod and kept in memory until
 // the pod's volumes are unmounted. A token is renewed after four fifths of its life, or after a day. If that fails, the old one
-// stays in place. The certificates of ClusterTrustBundles (package trust) are written again when a bundle has changed, with the
-// next sweep of the actor.
+// stays in place. Certificates of pods (package podcert) are alike. The certificates of ClusterTrustBundles (package trust) are
+// written again when a bundle has changed, with the next sweep of the actor.
 package kinds
 
 import (
@@ -21,10 +21,12 @@ import (
 	"log/slog"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/volumes/nfs"
+	"github.com/playlet-dev/playlet/actors/volumes/podcert"
 	"github.com/playlet-dev/playlet/actors/volumes/trust"
 )
 
@@ -39,12 +41,22 @@ type Facts struct {
 	Tokens Tokens
 	// Bundles has the ClusterTrustBundles; nil without an API server, or if the feature gate is off.
 	Bundles *trust.Source
+	// Certificates provides the certificates of pods; nil without an API server, or if the feature gate is off.
+	Certificates *podcert.Source
 	// StaticStay is set if no static pod is ever evicted, even if it fills an emptyDir.
 	StaticStay bool
 	// NFS mounts nfs volumes; nil: they are not supported.
 	NFS *nfs.Mounter
 	// Log receives the messages of operations, which run outside any actor.
 	Log *slog.Logger
+}
+
+// Forget drops the tokens and certificates of a pod at its end, and cancels pending requests for tokens. It does not block.
+func (f Facts) Forget(pod types.UID) {
+	if f.Tokens != nil {
+		f.Tokens.Forget(pod)
+	}
+	f.Certificates.Forget(pod)
 }
 
 // VersionOf returns a number that increases when an object that a volume of the pod has as its content may have changed.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/volumes/podcert"
 	"github.com/playlet-dev/playlet/actors/volumes/satoken"
 	"github.com/playlet-dev/playlet/actors/volumes/trust"
 )
@@ -27,7 +28,7 @@ type Tokens interface {
 // RenewRetry is the delay before a failed renewal is retried, while the old token or mount is still there.
 const RenewRetry = 30 * time.Second
 
-// tokenError reports that a token is not available now.
+// tokenError reports that a token or certificate is not available now.
 type tokenError struct{ error }
 
 // Unwrap returns the cause.
@@ -37,7 +38,8 @@ func (e tokenError) Unwrap() error { return e.error }
 // retry for a volume whose token is not available.
 func (p Folder) mayPass(v *v1.Volume, err error) bool {
 	if _, token := errors.AsType[tokenError](err); token {
-		p.Node.Log.Warn("a volume's token cannot be renewed; the old one stays", "pod", p.Pod.UID, "volume", v.Name, "error", err)
+		p.Node.Log.Warn("a volume's token or certificate cannot be renewed; the old one stays", "pod", p.Pod.UID,
+			"volume", v.Name, "error", err)
 		p.RenewAt(time.Now().Add(RenewRetry))
 		return true
 	}
@@ -81,6 +83,40 @@ func bundleFile(p Folder, out map[string]file, source *v1.ClusterTrustBundleProj
 		return err
 	}
 	out[source.Path] = p.ownFile(data, mode)
+	return nil
+}
+
+// certificateFiles adds the key and certificate of a source of the volume, with the mode and owner of a token. While the signer
+// has not answered, the volume waits.
+func certificateFiles(ctx context.Context, p Folder, out map[string]file, volume string, index int,
+	source *v1.PodCertificateProjection, mode int32,
+) error {
+	if p.Node.Certificates == nil || !objectset.OfAPIServer(p.Pod) {
+		return Permanent("projected podCertificate needs an API server and the feature gate PodCertificateRequest")
+	}
+	got, err := p.Node.Certificates.Get(ctx, p.Pod, volume, index, source)
+	p.Record(got.Events...)
+	if !got.Again.IsZero() {
+		p.RenewAt(got.Again)
+	}
+	pending, waits := errors.AsType[podcert.PendingError](err)
+	_, refused := errors.AsType[podcert.RefusedError](err)
+	switch {
+	case waits: // it is read again at the time above
+		return tokenError{WaitError{Err: err, Over: func() bool { return false }, Normal: !pending.Late}}
+	case refused:
+		return tokenError{permanentError{err}}
+	case err != nil:
+		return tokenError{err}
+	}
+	for path, data := range map[string][]byte{
+		source.CredentialBundlePath: slices.Concat(got.Key, got.Chain), source.KeyPath: got.Key,
+		source.CertificateChainPath: got.Chain,
+	} {
+		if path != "" {
+			out[path] = p.ownFile(data, mode)
+		}
+	}
 	return nil
 }
 

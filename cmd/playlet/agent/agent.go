@@ -192,6 +192,9 @@ func (a *Agent) start(interceptor supervisors.Interceptor) error {
 		return err
 	}
 	a.cluster.watch(a.node, a.host.Ops, a.log)
+	if a.cluster != nil && a.cluster.certs != nil {
+		a.observatory.metrics.Register(a.cluster.certs)
+	}
 	a.host.Claims.Start()
 	a.stopPlugins = a.watchPlugins()
 	warnOfGaps(a.node, a.host.Node.CgroupV2, a.log)

@@ -28,6 +28,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/status"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/actors/volumes/persistent"
+	"github.com/playlet-dev/playlet/actors/volumes/podcert"
 	"github.com/playlet-dev/playlet/actors/volumes/satoken"
 	"github.com/playlet-dev/playlet/actors/volumes/trust"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent/podlog"
@@ -47,6 +48,7 @@ type cluster struct {
 	ownNode  *registration.Watch // made by start
 	accounts *satoken.Source     // the service accounts of pods
 	bundles  *trust.Source       // the ClusterTrustBundles of pods; nil: the feature gate is off
+	certs    *podcert.Source     // the certificates of pods; nil: the feature gate is off
 	storage  *persistent.Storage // persistent volumes; made by start
 
 	registered registration.State
@@ -112,6 +114,9 @@ func (c *cluster) watch(node *config.Node, ops *cri.Operations, log *slog.Logger
 	c.ownNode = registration.NewWatch(c.clients.Main, node.NodeName, log)
 	if node.FeatureEnabled("ClusterTrustBundle") && node.FeatureEnabled("ClusterTrustBundleProjection") { // as the kubelet
 		c.bundles = trust.New(c.clients.Main, log.With(podlog.ActorKey, messages.Volumes.String()))
+	}
+	if node.FeatureEnabled("PodCertificateRequest") {
+		c.certs = podcert.New(podcert.Options{Client: c.clients.Main, NodeName: node.NodeName, Account: c.accounts.Account})
 	}
 	c.storage = persistent.New(persistent.Options{
 		Client: c.clients.Main, NodeName: node.NodeName, RootDir: node.RootDir, Operations: ops,

@@ -137,7 +137,7 @@ func wireVolumes(node *config.Node, host *pod.Host, c *cluster, log *slog.Logger
 		Log: log.With(podlog.ActorKey, messages.Volumes.String()),
 	}}
 	if c != nil {
-		o.Node.Tokens, o.Node.Bundles, o.Storage = c.accounts, c.bundles, c.storage
+		o.Node.Tokens, o.Node.Bundles, o.Node.Certificates, o.Storage = c.accounts, c.bundles, c.certs, c.storage
 	}
 	return volumes.New(o)
 }
