@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -186,8 +187,16 @@ func (n *Node) AwaitPods(names ...string) string {
 	})
 }
 
-// Tasks returns the containers that run, a line each with ID and PID, sorted.
+// Tasks returns the containers that run, a line each with ID and PID, sorted. It waits for a containerd that is restarting.
 func (n *Node) Tasks() string {
 	n.tb.Helper()
-	return n.Must("ctr -n k8s.io tasks list | grep RUNNING | sort")
+	all := n.Await(startLimit, "ctr -n k8s.io tasks list", nil)
+	var running []string
+	for line := range strings.Lines(all) {
+		if strings.Contains(line, "RUNNING") {
+			running = append(running, strings.TrimSpace(line))
+		}
+	}
+	slices.Sort(running)
+	return strings.Join(running, "\n")
 }

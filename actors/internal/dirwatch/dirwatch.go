@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,10 +85,12 @@ func (p Places) Follow(path string) string {
 type Changes struct {
 	Seen    bool            // something happened to a name that matters
 	Written map[string]bool // names in whole folders; true: a writer has closed the file
-	Deleted map[string]bool // deleted names, even if created again since
-	Lost    bool            // events were lost: nothing that is known can be relied on
-	Late    bool            // Wake(true) was called
-	Check   bool            // Wake(false) was called
+	// Deleted are names in whole folders that were deleted, even if created again since; or created again after their file was
+	// moved to another folder.
+	Deleted map[string]bool
+	Lost    bool // events were lost: nothing that is known can be relied on
+	Late    bool // Wake(true) was called
+	Check   bool // Wake(false) was called
 }
 
 // None reports whether there are no changes.
@@ -104,11 +107,18 @@ type Watch struct {
 	closed      bool
 	late, check bool
 	places      map[int32]map[string]bool // by watch descriptor
+	moved       map[place]uint32          // cookies of the moves away, until the name is back
 	buf         [64 << 10]byte
 }
 
+// place is a name in the folder of a watch descriptor.
+type place struct {
+	wd   int32
+	name string
+}
+
 // New watches nothing yet.
-func New() *Watch { return &Watch{woken: make(chan struct{}, 1)} }
+func New() *Watch { return &Watch{woken: make(chan struct{}, 1), moved: map[place]uint32{}} }
 
 // Open makes the inotify instance, where there is none and the watch is not closed.
 func (w *Watch) Open() error {
@@ -164,6 +174,7 @@ func (w *Watch) Cover(places Places) (fresh bool, problems []error) {
 	_ = raw.Control(func(fd uintptr) { fresh, problems = watch(int(fd), places, before, next) })
 	w.mu.Lock()
 	w.places = next
+	maps.DeleteFunc(w.moved, func(at place, _ uint32) bool { return next[at.wd] == nil })
 	w.mu.Unlock()
 	return fresh, problems
 }
@@ -246,14 +257,18 @@ func (w *Watch) Collect() Changes {
 func (w *Watch) decode(buf []byte, c *Changes) {
 	for len(buf) >= unix.SizeofInotifyEvent {
 		wd := int32(binary.NativeEndian.Uint32(buf)) //nolint:gosec // it is an int32 there
-		mask := binary.NativeEndian.Uint32(buf[4:])
+		mask, cookie := binary.NativeEndian.Uint32(buf[4:]), binary.NativeEndian.Uint32(buf[8:])
 		length := int(binary.NativeEndian.Uint32(buf[12:]))
 		buf = buf[unix.SizeofInotifyEvent:]
 		if length > len(buf) {
 			c.Lost = true
 			return
 		}
-		w.note(wd, mask, unix.ByteSliceToString(buf[:length]), c)
+		name := unix.ByteSliceToString(buf[:length])
+		w.note(wd, mask, name, c)
+		if w.places[wd][all] && name != "" && w.returned(place{wd, name}, mask, cookie) {
+			c.Deleted[name] = true
+		}
 		buf = buf[length:]
 	}
 }
@@ -264,6 +279,7 @@ func (w *Watch) note(wd int32, mask uint32, name string, c *Changes) {
 	switch {
 	case mask&unix.IN_Q_OVERFLOW != 0:
 		c.Lost = true
+		clear(w.moved)
 	case name == "":
 		c.Seen = c.Seen || names != nil && mask&ofTheFolder != 0 || names[all]
 	case names[all]:
@@ -275,4 +291,21 @@ func (w *Watch) note(wd int32, mask uint32, name string, c *Changes) {
 	default:
 		c.Seen = c.Seen || names[name]
 	}
+}
+
+// returned reports whether the event creates a name whose file was moved to another folder before. A move within the folder is
+// two events with one cookie; editors make backups so.
+func (w *Watch) returned(at place, mask, cookie uint32) bool {
+	switch {
+	case mask&unix.IN_MOVED_FROM != 0:
+		w.moved[at] = cookie
+		return false
+	case mask&unix.IN_MOVED_TO != 0:
+		maps.DeleteFunc(w.moved, func(from place, c uint32) bool { return from.wd == at.wd && c == cookie })
+	case mask&(unix.IN_CREATE|unix.IN_DELETE) == 0:
+		return false
+	}
+	_, left := w.moved[at]
+	delete(w.moved, at)
+	return left
 }

@@ -3,7 +3,9 @@ package dirwatch
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,6 +131,36 @@ func TestOnlyNamesThatMatterAreSeen(t *testing.T) {
 	must(t, os.Remove(filepath.Join(dir, "below")))
 	if c := w.Collect(); !c.None() {
 		t.Fatalf("saw %+v", c)
+	}
+}
+
+// A name that comes back after its file was moved to another folder was deleted in between; one that was moved within the folder
+// was not. Two events may be read apart.
+func TestWatch_MovesAway(t *testing.T) {
+	dir, away := t.TempDir(), t.TempDir()
+	places := Places{}
+	places.Folder(dir)
+	in := func(name string) string { return filepath.Join(dir, name) }
+	for _, apart := range []bool{false, true} {
+		w := opened(t, places)
+		deleted := map[string]bool{}
+		collect := func() { maps.Copy(deleted, w.Collect().Deleted) }
+		for _, step := range []func() error{
+			func() error { return errors.Join(os.WriteFile(in("a"), nil, 0o600), os.WriteFile(in("b"), nil, 0o600)) },
+			func() error { return os.Rename(in("a"), filepath.Join(away, "a")) },
+			func() error { return os.Rename(filepath.Join(away, "a"), in("a")) },
+			func() error { return os.Rename(in("b"), in("b~")) },
+			func() error { return os.WriteFile(in("b"), nil, 0o600) },
+			func() error { return os.WriteFile(in("new"), nil, 0o600) },
+			func() error { return os.Rename(in("new"), in("b")) },
+		} {
+			if must(t, step()); apart {
+				collect()
+			}
+		}
+		if collect(); !maps.Equal(deleted, map[string]bool{"a": true}) || len(w.moved) > 0 {
+			t.Errorf("read apart: %v: got deleted %v, want a; %d open moves, want 0", apart, deleted, len(w.moved))
+		}
 	}
 }
 

@@ -103,7 +103,8 @@ func (r *reader) next(ctx context.Context) readResult {
 }
 
 // release restores the pods that were left out once, and reports whether there were any. A manifest that was deleted and
-// created again restarts its pod, as with the kubelet, however short the interval. One that was moved away and back does not.
+// created again restarts its pod, as with the kubelet, however short the interval. So does one that was moved to another folder
+// and back: kubeadm restarts etcd so, for its new certificates. One that was renamed in its folder does not: editors do that.
 func (r *reader) release() bool {
 	released := false
 	for _, m := range r.files {

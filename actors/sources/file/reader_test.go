@@ -55,8 +55,8 @@ func TestUnchangedManifestsKeepTheirPods(t *testing.T) {
 	}
 }
 
-// A manifest that is deleted and created again restarts its pod, even without a look in between. One that is replaced, or
-// moved away and back, does not.
+// A manifest that is deleted and created again restarts its pod, even without a look in between, as does one that is moved to
+// another folder and back. One that is replaced, or renamed in its folder, does not.
 func TestADeletedManifestThatComesBack(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "pod a\n")
@@ -74,6 +74,13 @@ func TestADeletedManifestThatComesBack(t *testing.T) {
 	b.wants(b.look(), "a b")
 	if got := names(b.between); got != "b" {
 		t.Errorf("in between %q was wanted, not b", got)
+	}
+	b.between = nil
+	b.rename("a", "../a")
+	b.rename("../a", "a")
+	b.wants(b.look(), "a b")
+	if got := names(b.between); got != "b" {
+		t.Errorf("after a move away and back %q was wanted in between, not b", got)
 	}
 	b.write("new", "pod a\n")
 	b.rename("new", "a")
