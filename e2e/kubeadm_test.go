@@ -216,8 +216,7 @@ spec:
 // install, and given back.
 func TestKubeadm(t *testing.T) {
 	n := newKubeadmNode(t)
-	ours, err := filepath.Abs(os.Getenv("PLAYLET_BINARY"))
-	must(t, err)
+	ours := stack.Binary()
 	kubelet, err := stack.Kubelet()
 	must(t, err)
 	const oursVersion, version = "v1.36.3+playlet", "v1.36.3;"

@@ -86,6 +86,34 @@ func TestSocket_LockOfAnotherUser(t *testing.T) {
 	}
 }
 
+// On a full file system the socket opens: the PID in its lock, for the error of another agent, has no room.
+func TestSocket_FullFileSystem(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can mount")
+	}
+	dir := tempDir(t)
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4k"); errors.Is(err, unix.EPERM) {
+		t.Skip("this process may not mount")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	if err := os.WriteFile(filepath.Join(dir, "other"), make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "more"), make([]byte, 1), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the file system is not full: %v", err)
+	}
+	d := &socketOpener{path: filepath.Join(dir, "s")}
+	l, err := d.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.Close(), d.lock.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 // The socket belongs to the configured group, by name or number. Without that group the agent opens no socket.
 func TestTheSocketOfAGroup(t *testing.T) {
 	for group, want := range map[string]uint32{"bin": 2, "4711": 4711} {

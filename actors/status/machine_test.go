@@ -323,6 +323,32 @@ func TestAnEndWhoseStatusIsRefused(t *testing.T) {
 	}
 }
 
+// The page of a proxy before the API server, with the code 404, says nothing about a pod: all writes wait, and then go on. Not even
+// many such answers let a pod's object be deleted without its final status.
+func TestMachine_NotFoundOfAProxy(t *testing.T) {
+	p := object("web", "u")
+	p.DeletionTimestamp = new(at(0))
+	b := aMachine(p)
+	w := desired(p, statusOf(true, 0))
+	w.Over = true
+	b.setDesired(w)
+	page := code(404).(*apierrors.StatusError)
+	page.ErrStatus.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeUnexpectedServerResponse}}}
+	now := noon
+	for range 2 * finalTries {
+		j := only(t, b, now)
+		if j.verb != patchStatus {
+			t.Fatalf("got %+v, want another patch of the status", j)
+		}
+		b.handleResult(now, failing(j, page))
+		_, now = b.take(now)
+	}
+	b.handleResult(now, failing(only(t, b, now), nil))
+	if b.server.failures != 0 {
+		t.Errorf("after a success the API server counts as away until %s", b.server.until)
+	}
+}
+
 // A proxy reports once that a pod is absent, wrongly. Its statuses are written again after a while.
 func TestAFalseNotFound(t *testing.T) {
 	p := object("web", "u")

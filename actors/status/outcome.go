@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
@@ -69,8 +70,10 @@ func read(d verb, err error) (outcome, time.Duration) {
 	var status apierrors.APIStatus
 	var network net.Error
 	switch {
-	case apierrors.IsNotFound(err) && d != createMirror:
+	case apiclient.Absent(err) && d != createMirror:
 		return gone, 0
+	case apierrors.IsNotFound(err) && !apiclient.Absent(err): // a page of a proxy before the API server
+		return unavailable, wait
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err): // or another UID: the next list shows it
 		return conflict, wait
 	case otherUID(err) && d == patchStatus:

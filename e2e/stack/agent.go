@@ -66,7 +66,7 @@ func (s *Stack) Agent(t TB, args ...string) *Agent {
 
 // NewAgent prepares an agent with further arguments and does not start it, so that Config can be changed before.
 func (s *Stack) NewAgent(args ...string) (*Agent, error) {
-	if _, err := os.Stat(binary()); err != nil {
+	if _, err := os.Stat(Binary()); err != nil {
 		return nil, fmt.Errorf("the agent was not built: %w", err)
 	}
 	s.agentMu.Lock()
@@ -110,7 +110,8 @@ func (s *Stack) NewAgent(args ...string) (*Agent, error) {
 	return a, nil
 }
 
-func binary() string { return filepath.Join(isolate.Dir(), binaryName) }
+// Binary returns the path of the agent's binary, which is removed after the run.
+func Binary() string { return filepath.Join(isolate.Dir(), binaryName) }
 
 // CommandLine gives the arguments that Start passes.
 func (a *Agent) CommandLine() []string {
@@ -209,7 +210,7 @@ func (a *Agent) Remove(name string) error { return os.Remove(filepath.Join(a.Man
 
 // Command runs a sub-command of the binary over the agent's admin socket and gives its standard output.
 func (a *Agent) Command(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, binary(), append(args, "--admin-socket="+a.AdminSocket)...)
+	cmd := exec.CommandContext(ctx, Binary(), append(args, "--admin-socket="+a.AdminSocket)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -18,7 +18,7 @@ func (a *Agent) binary() string {
 	if a.Binary != "" {
 		return a.Binary
 	}
-	return binary()
+	return Binary()
 }
 
 // kubeletLine has the flags of the agent that are the kubelet's too.
