@@ -323,8 +323,8 @@ func TestAnEndWhoseStatusIsRefused(t *testing.T) {
 	}
 }
 
-// The page of a proxy before the API server, with the code 404, says nothing about a pod: all writes wait, and then go on. Not even
-// many such answers let a pod's object be deleted without its final status.
+// The page of a proxy before the API server, with the code 404, says nothing about a pod: all writes wait, and then go on. Not
+// even many such answers let a pod's object be deleted without its final status.
 func TestMachine_NotFoundOfAProxy(t *testing.T) {
 	p := object("web", "u")
 	p.DeletionTimestamp = new(at(0))

@@ -47,8 +47,9 @@ var fields = []rule{
 	{honoured, "securityContext.{fsGroup,fsGroupChangePolicy,sysctls[].name,sysctls[].value}", nil},
 	{honoured, "securityContext.{seccompProfile,appArmorProfile}.{type,localhostProfile}", nil},
 	{honoured, "securityContext.seLinuxOptions.{user,role,type,level}", nil},
-	{honoured, "securityContext.seLinuxChangePolicy", []string{"Recursive"}}, // the runtime labels volumes
-	{ignorable, "securityContext.windowsOptions", nil},                       // without effect on Linux
+	// The runtime labels all volumes, as the kubelet has it do where a driver does not support the mount option.
+	{honoured, "securityContext.seLinuxChangePolicy", []string{"Recursive", "MountOption"}},
+	{ignorable, "securityContext.windowsOptions", nil}, // without effect on Linux
 
 	// Names and name resolution.
 	{honoured, "{hostname,subdomain,setHostnameAsFQDN,hostnameOverride,hostAliases[].ip,hostAliases[].hostnames[]}", nil},

@@ -96,9 +96,9 @@ func TestValidateStatic_ReasonOfANodeInACluster(t *testing.T) {
 	}
 }
 
-// Volumes are relabelled recursively, so the policy of this name equals the default.
+// Volumes are relabelled recursively under both policies.
 func TestUnsupported_SELinuxChangePolicy(t *testing.T) {
-	for policy, refused := range map[string]bool{"Recursive": false, "MountOption": true} {
+	for policy, refused := range map[string]bool{"Recursive": false, "MountOption": false, "Other": true} {
 		pod := podFrom(t, aPod("securityContext: {seLinuxChangePolicy: "+policy+"}"))
 		if got := Unsupported(pod); len(got) > 0 != refused {
 			t.Errorf("%s: got %v, want a refusal: %v", policy, got, refused)
