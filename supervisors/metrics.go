@@ -11,10 +11,10 @@ import (
 // Metrics are counted by the kind of actor, never by the actor: the kinds are the rows of the tree, and so bounded.
 var (
 	mailboxDesc = prometheus.NewDesc("playlet_mailbox_messages",
-		"Messages that wait in mailboxes, without those being handled.", []string{"kind"}, nil)
+		"Messages waiting in mailboxes, excluding those being handled.", []string{"kind"}, nil)
 	oldestDesc = prometheus.NewDesc("playlet_mailbox_oldest_message_age_seconds",
-		"Age of the oldest message that is not done, of the actor where it is the oldest.", []string{"kind"}, nil)
-	recorderDesc = prometheus.NewDesc("playlet_flight_recorder_bytes", "Bytes that the flight recorder keeps.", nil, nil)
+		"Age of the oldest unfinished message of any actor of the kind.", []string{"kind"}, nil)
+	recorderDesc = prometheus.NewDesc("playlet_flight_recorder_bytes", "Memory used by the flight recorder, in bytes.", nil, nil)
 )
 
 // handlingBuckets in seconds: a message is handled in microseconds, since there is no I/O in a mailbox.
@@ -37,10 +37,10 @@ func newMetrics(tree *Row) *metrics {
 	}
 	m := &metrics{
 		handling: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "playlet_message_handling_seconds",
-			Help: "Time that actors took to handle messages.", Buckets: handlingBuckets}, []string{"kind"}),
-		restarts:    counter("playlet_actor_restarts_total", "Actors that were started again, for whatever reason."),
-		deadLetters: counter("playlet_dead_letters_total", "Messages to actors that were not there, or ended before."),
-		unhandled:   counter("playlet_unhandled_messages_total", "Messages of which an actor had no use in its state."),
+			Help: "Time that actors spent handling a message.", Buckets: handlingBuckets}, []string{"kind"}),
+		restarts:    counter("playlet_actor_restarts_total", "Actor restarts, for any reason."),
+		deadLetters: counter("playlet_dead_letters_total", "Messages sent to actors that do not exist or have stopped."),
+		unhandled:   counter("playlet_unhandled_messages_total", "Messages that an actor does not handle in its current state."),
 		kinds:       map[Kind]kindMetrics{},
 	}
 	tree.Walk(func(_ string, row *Row) {

@@ -19,24 +19,26 @@ var (
 	ofPod       = []string{"pod", "namespace"}
 
 	nodeCPU = prometheus.NewDesc("node_cpu_usage_seconds_total",
-		"CPU time that the node has used, in seconds of one core.", nil, nil)
+		"CPU time used by the node, in core-seconds.", nil, nil)
 	nodeMemory = prometheus.NewDesc("node_memory_working_set_bytes",
-		"Memory that the node uses and the kernel cannot drop at once.", nil, nil)
-	nodeSwap       = prometheus.NewDesc("node_swap_usage_bytes", "Swap that the node uses.", nil, nil)
+		"Working set of the node, in bytes.", nil, nil)
+	nodeSwap       = prometheus.NewDesc("node_swap_usage_bytes", "Swap used by the node, in bytes.", nil, nil)
 	containerStart = prometheus.NewDesc("container_start_time_seconds",
-		"Time at which the container was started, in seconds since the epoch.", ofContainer, nil)
+		"Time at which the container started, in seconds since the epoch.", ofContainer, nil)
 	containerCPU = prometheus.NewDesc("container_cpu_usage_seconds_total",
-		"CPU time that the container has used, in seconds of one core.", ofContainer, nil)
+		"CPU time used by the container, in core-seconds.", ofContainer, nil)
 	containerMemory = prometheus.NewDesc("container_memory_working_set_bytes",
-		"Memory that the container uses and the kernel cannot drop at once.", ofContainer, nil)
-	containerSwap      = prometheus.NewDesc("container_swap_usage_bytes", "Swap that the container uses.", ofContainer, nil)
-	containerSwapLimit = prometheus.NewDesc("container_swap_limit_bytes", "Swap that the container may use.", ofContainer, nil)
-	podCPU             = prometheus.NewDesc("pod_cpu_usage_seconds_total",
-		"CPU time that the pod has used, in seconds of one core.", ofPod, nil)
+		"Working set of the container, in bytes.", ofContainer, nil)
+	containerSwap = prometheus.NewDesc("container_swap_usage_bytes",
+		"Swap used by the container, in bytes.", ofContainer, nil)
+	containerSwapLimit = prometheus.NewDesc("container_swap_limit_bytes",
+		"Swap limit of the container, in bytes.", ofContainer, nil)
+	podCPU = prometheus.NewDesc("pod_cpu_usage_seconds_total",
+		"CPU time used by the pod, in core-seconds.", ofPod, nil)
 	podMemory = prometheus.NewDesc("pod_memory_working_set_bytes",
-		"Memory that the pod uses and the kernel cannot drop at once.", ofPod, nil)
-	podSwap       = prometheus.NewDesc("pod_swap_usage_bytes", "Swap that the pod uses.", ofPod, nil)
-	resourceError = prometheus.NewDesc("resource_scrape_error", "1 if figures could not be read, else 0.", nil, nil)
+		"Working set of the pod, in bytes.", ofPod, nil)
+	podSwap       = prometheus.NewDesc("pod_swap_usage_bytes", "Swap used by the pod, in bytes.", ofPod, nil)
+	resourceError = prometheus.NewDesc("resource_scrape_error", "1 if statistics could not be read, else 0.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

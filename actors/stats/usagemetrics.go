@@ -15,7 +15,8 @@ import (
 // of due pods with claims, and the next reading has the results.
 type usageView struct{ c *Collector }
 
-var logBytes = prometheus.NewDesc("kubelet_container_log_filesystem_used_bytes", "What the logs of a container use of the disk.",
+var logBytes = prometheus.NewDesc("kubelet_container_log_filesystem_used_bytes",
+	"Disk space used by a container's logs, in bytes.",
 	[]string{"uid", "namespace", "pod", "container"}, nil)
 
 // claimStats are the families of claims, with the figures of /stats/summary.
@@ -23,12 +24,12 @@ var claimStats = []struct {
 	desc *prometheus.Desc
 	of   func(space) uint64
 }{
-	{claimDesc("capacity_bytes", "The size of the claim's volume."), func(s space) uint64 { return s.capacity }},
-	{claimDesc("available_bytes", "What is available of the claim's volume."), func(s space) uint64 { return s.available }},
-	{claimDesc("used_bytes", "What is used of the claim's volume."), func(s space) uint64 { return s.used }},
-	{claimDesc("inodes", "How many inodes the claim's volume can have."), func(s space) uint64 { return s.inodes }},
-	{claimDesc("inodes_free", "How many inodes are free in the claim's volume."), func(s space) uint64 { return s.inodesFree }},
-	{claimDesc("inodes_used", "How many inodes are used in the claim's volume."), func(s space) uint64 { return s.inodesUsed }},
+	{claimDesc("capacity_bytes", "Capacity of the claim's volume, in bytes."), func(s space) uint64 { return s.capacity }},
+	{claimDesc("available_bytes", "Bytes available in the claim's volume."), func(s space) uint64 { return s.available }},
+	{claimDesc("used_bytes", "Bytes used in the claim's volume."), func(s space) uint64 { return s.used }},
+	{claimDesc("inodes", "Maximum number of inodes in the claim's volume."), func(s space) uint64 { return s.inodes }},
+	{claimDesc("inodes_free", "Number of free inodes in the claim's volume."), func(s space) uint64 { return s.inodesFree }},
+	{claimDesc("inodes_used", "Number of used inodes in the claim's volume."), func(s space) uint64 { return s.inodesUsed }},
 }
 
 func claimDesc(name, help string) *prometheus.Desc {

@@ -3,7 +3,7 @@ package metrics
 import "github.com/prometheus/client_golang/prometheus"
 
 var certificateStates = prometheus.NewDesc("kubelet_podcertificate_states",
-	"Certificates of projected volumes by signer and state: not_yet_issued, fresh, overdue_for_refresh, expired, denied, failed.",
+	"Pod certificates in volumes, by signer and state: not_yet_issued, fresh, overdue_for_refresh, expired, denied, failed.",
 	[]string{"signer_name", "state"}, nil)
 
 // PodCertificates collects the number of certificates of projected volumes, by signer and state (KEP-4317). The function

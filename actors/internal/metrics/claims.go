@@ -14,7 +14,7 @@ type claimsInUse struct {
 }
 
 var claims = register(&claimsInUse{desc: prometheus.NewDesc("dra_resource_claims_in_use",
-	"Prepared ResourceClaims, by driver; those of all drivers are <any>.", []string{"driver_name"}, nil)}, 1, nil)
+	"Prepared ResourceClaims, by driver; <any> is the total over all drivers.", []string{"driver_name"}, nil)}, 1, nil)
 
 // ClaimsInUse sets the numbers of prepared ResourceClaims by driver. The map must not change afterwards.
 func ClaimsInUse(byDriver map[string]int) { claims.counts.Store(&byDriver) }

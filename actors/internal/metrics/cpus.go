@@ -8,19 +8,19 @@ import (
 
 // Families about exclusive CPUs. The two about alignment exist from the start only under the static policy, as in the kubelet.
 var (
-	PinningRequests = counter("kubelet_cpu_manager_pinning_requests_total", "Requests of containers for exclusive CPUs.")
-	PinningErrors   = counter("kubelet_cpu_manager_pinning_errors_total", "Failed requests of containers for exclusive CPUs.")
+	PinningRequests = counter("kubelet_cpu_manager_pinning_requests_total", "Container allocations that required exclusive CPUs.")
+	PinningErrors   = counter("kubelet_cpu_manager_pinning_errors_total", "Container allocations of exclusive CPUs that failed.")
 	sharedPool      = gauge("kubelet_cpu_manager_shared_pool_size_millicores",
-		"Size of the pool of CPUs that no container has to itself, reserved ones left out, in thousandths of a CPU.")
-	exclusiveCPUs = gauge("kubelet_cpu_manager_exclusive_cpu_allocation_count", "CPUs that containers have to themselves.")
+		"Size of the shared CPU pool, excluding reserved and exclusively allocated CPUs, in millicores.")
+	exclusiveCPUs = gauge("kubelet_cpu_manager_exclusive_cpu_allocation_count", "CPUs exclusively allocated to containers.")
 	cpusPerNode   = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubelet_cpu_manager_allocation_per_numa",
-		Help: "CPUs that containers have to themselves, by NUMA node."}, []string{"numa_node"})
+		Help: "CPUs exclusively allocated to containers, by NUMA node."}, []string{"numa_node"})
 	_ = register(cpusPerNode, 1, nil)
 
 	Aligned = counter("kubelet_container_aligned_compute_resources_count",
-		"Containers whose resources are aligned to a boundary of the machine.", "scope", "boundary")
+		"Containers allocated resources that are aligned to a hardware boundary.", "scope", "boundary")
 	Unaligned = counter("kubelet_container_aligned_compute_resources_failure_count",
-		"Containers whose resources could not be aligned to a boundary of the machine.", "scope", "boundary")
+		"Containers whose resources could not be aligned to a hardware boundary.", "scope", "boundary")
 )
 
 // Labels of Aligned and Unaligned.

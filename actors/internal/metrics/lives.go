@@ -11,40 +11,43 @@ import (
 
 // Families about the lives of pods, containers and the node.
 var (
-	terminated = counter("kubelet_terminated_containers_total", "Ends of containers.", "container_type", "exit_code", "reason")
-	unstarted  = counter("kubelet_started_containers_errors_total", "Starts of containers that failed, by their reason.",
+	terminated = counter("kubelet_terminated_containers_total",
+		"Containers that terminated.", "container_type", "exit_code", "reason")
+	unstarted = counter("kubelet_started_containers_errors_total", "Container starts that failed, by reason.",
 		"container_type", "code")
-	restarted   = counter("kubelet_restarted_pods_total", "Pods that came back with their UID while they were ending.", "static")
+	restarted = counter("kubelet_restarted_pods_total",
+		"Pods recreated with the same UID while they were terminating.", "static")
 	WorkerStart = histogram("kubelet_pod_worker_start_duration_seconds",
-		"Time from when a pod was seen first until its actor began.", prometheus.DefBuckets)
+		"Time from when a pod was first seen until its actor started.", prometheus.DefBuckets)
 
 	startupAgent = gauge("kubelet_node_startup_pre_kubelet_duration_seconds",
-		"Time from the machine's start until the agent's, of a node that registered.")
+		"Time from the machine's boot until the agent started.")
 	startupAttempt = gauge("kubelet_node_startup_pre_registration_duration_seconds",
-		"Time from the agent's start until it first tried to register the node.")
+		"Time from the agent's start until its first attempt to register the node.")
 	startupRegistered = gauge("kubelet_node_startup_registration_duration_seconds",
-		"Time that the registration of the node took.")
+		"Duration of the node's registration.")
 	startupReady = gauge("kubelet_node_startup_post_registration_duration_seconds",
-		"Time from the registration of the node until it was ready.")
-	startupAll = gauge("kubelet_node_startup_duration_seconds", "Time from the machine's start until the node was ready.")
+		"Time from the node's registration until it was ready.")
+	startupAll = gauge("kubelet_node_startup_duration_seconds", "Time from the machine's boot until the node was ready.")
 
-	ProviderErrors = counter("kubelet_credential_provider_plugin_errors_total", "Runs of credential providers that failed.",
+	ProviderErrors = counter("kubelet_credential_provider_plugin_errors_total", "Failed runs of credential provider plugins.",
 		"plugin_name")
-	ProviderTime = histogram("kubelet_credential_provider_plugin_duration", "Time that credential providers ran, in seconds.",
+	ProviderTime = histogram("kubelet_credential_provider_plugin_duration",
+		"Duration of runs of credential provider plugins, in seconds.",
 		prometheus.DefBuckets, "plugin_name")
 	providerConfig = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubelet_credential_provider_config_info",
-		Help: "The hash of the configuration of credential providers; the value is always 1."}, []string{"hash"})
+		Help: "Hash of the credential provider configuration; the value is always 1."}, []string{"hash"})
 	_ = register(providerConfig, 1, nil)
 
 	losingSupport = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubelet_cri_losing_support",
-		Help: "The Kubernetes version that no longer supports this container runtime; the value is always 1."},
+		Help: "First Kubernetes version that will not support this container runtime; the value is always 1."},
 		[]string{"version"})
 	_ = register(losingSupport, 1, nil)
 
-	PullIntents   = gauge("kubelet_imagemanager_ondisk_pullintents", "Pulls that are recorded on the disk as begun.")
-	PulledRecords = gauge("kubelet_imagemanager_ondisk_pulledrecords", "Images whose credentials are recorded on the disk.")
+	PullIntents   = gauge("kubelet_imagemanager_ondisk_pullintents", "Image pulls recorded on disk as started.")
+	PulledRecords = gauge("kubelet_imagemanager_ondisk_pulledrecords", "Pulled images whose credentials are recorded on disk.")
 	PullChecks    = counter("kubelet_imagemanager_image_mustpull_checks_total",
-		"Checks whether a pod may use an image that is on the node, by their result.", "result")
+		"Checks whether a pod may use an image already present on the node, by result.", "result")
 )
 
 // SetProviderConfig takes the hash of the configuration of credential providers.

@@ -34,81 +34,88 @@ var draBuckets = prometheus.ExponentialBucketsRange(.1, 40, 15)
 
 // The families.
 var (
-	rejections  = counter("kubelet_admission_rejections_total", "Pods that were refused.", "reason")
-	Preemptions = counter("kubelet_preemptions", "Pods ended for a critical one, by the resource that it lacked.",
+	rejections  = counter("kubelet_admission_rejections_total", "Pods rejected at admission, by reason.", "reason")
+	Preemptions = counter("kubelet_preemptions", "Pods preempted to admit a critical pod, by the resource in short supply.",
 		"preemption_signal")
-	Evictions   = counter("kubelet_evictions", "Pods that were evicted, by the signal.", "eviction_signal")
-	EvictionAge = histogram("kubelet_eviction_stats_age_seconds", "How old the figures were by which a pod was evicted.",
+	Evictions   = counter("kubelet_evictions", "Pods evicted, by eviction signal.", "eviction_signal")
+	EvictionAge = histogram("kubelet_eviction_stats_age_seconds", "Age of the statistics on which a pod's eviction was based.",
 		prometheus.DefBuckets, "eviction_signal")
-	MirrorPods   = gauge("kubelet_mirror_pods", "Mirror pods that the API server has for static pods of this node.")
-	OrphanedPods = counter("kubelet_orphaned_runtime_pods_total", "Pods that were found in the runtime and are nobody's.")
+	MirrorPods   = gauge("kubelet_mirror_pods", "Mirror pods in the API server for this node's static pods.")
+	OrphanedPods = counter("kubelet_orphaned_runtime_pods_total",
+		"Pods found in the container runtime that belong to no known pod.")
 
 	RequestedResizes = counter("kubelet_container_requested_resizes_total",
-		"Changes of containers' resources that were asked for, each of a resource counted by itself.",
+		"Resizes requested for containers; each resource is counted separately.",
 		"resource", "requirement", "operation")
 	InfeasibleResizes = counter("kubelet_pod_infeasible_resizes_total",
-		"Resizes of pods that this node can never give, by why.", "reason_detail")
+		"Pod resizes that this node can never satisfy, by reason.", "reason_detail")
 	DeferredResizes = counter("kubelet_pod_deferred_accepted_resizes_total",
-		"Resizes of pods that had to wait and were then admitted, by what they were looked at again for.", "retry_trigger")
+		"Deferred pod resizes that were later admitted, by the trigger of the retry.", "retry_trigger")
 	resizeTime = histogram("kubelet_pod_resize_duration_milliseconds",
-		"Time that it took to carry a pod's resize out, containers that are restarted for it included, or to fail once.",
+		"Time to apply a pod resize, including container restarts, or until an attempt failed.",
 		resizeBuckets, "success")
 
-	CgroupTime = histogram("kubelet_cgroup_manager_duration_seconds", "Time that changes of cgroups took.",
+	CgroupTime = histogram("kubelet_cgroup_manager_duration_seconds", "Duration of cgroup operations.",
 		prometheus.DefBuckets, "operation_type")
-	PluginRegistrations = counter("kubelet_device_plugin_registration_total", "Registrations of device plugins.", "resource_name")
+	PluginRegistrations = counter("kubelet_device_plugin_registration_total", "Device plugin registrations.", "resource_name")
 	PluginAllocation    = histogram("kubelet_device_plugin_alloc_duration_seconds",
-		"Time that device plugins took to allocate devices to a container.", prometheus.DefBuckets, "resource_name")
+		"Duration of Allocate calls to device plugins.", prometheus.DefBuckets, "resource_name")
 	// ClaimTime is of the ResourceClaims of a pod, by operation and whether it failed; DriverTime is of the calls of DRA drivers.
 	ClaimTime = histogram("dra_operations_duration_seconds",
-		"Time that it took to prepare or unprepare the ResourceClaims of a pod.", draBuckets, "operation_name", "is_error")
-	DriverTime = histogram("dra_grpc_operations_duration_seconds", "Time that calls of DRA drivers took.", draBuckets,
+		"Time to prepare or unprepare all ResourceClaims of a pod.", draBuckets, "operation_name", "is_error")
+	DriverTime = histogram("dra_grpc_operations_duration_seconds", "Duration of calls to DRA drivers.", draBuckets,
 		"driver_name", "method_name", "grpc_status_code")
 	podResources = map[string]*prometheus.CounterVec{
-		"requests_total":           podResourcesCounter("requests_total", "Requests to the pod resources API."),
-		"requests_list":            podResourcesCounter("requests_list", "Requests for the resources of all pods."),
-		"requests_get":             podResourcesCounter("requests_get", "Requests for the resources of one pod."),
-		"requests_get_allocatable": podResourcesCounter("requests_get_allocatable", "Requests for what pods can have."),
-		"errors_list":              podResourcesCounter("errors_list", "Requests for the resources of all pods that failed."),
-		"errors_get":               podResourcesCounter("errors_get", "Requests for the resources of one pod that failed."),
-		"errors_get_allocatable":   podResourcesCounter("errors_get_allocatable", "Requests for what pods can have that failed."),
+		"requests_total": podResourcesCounter("requests_total", "Requests to the pod resources API."),
+		"requests_list":  podResourcesCounter("requests_list", "Requests for the resources of all pods."),
+		"requests_get":   podResourcesCounter("requests_get", "Requests for the resources of one pod."),
+		"requests_get_allocatable": podResourcesCounter("requests_get_allocatable",
+			"Requests for the node's allocatable resources."),
+		"errors_list": podResourcesCounter("errors_list", "Failed requests for the resources of all pods."),
+		"errors_get":  podResourcesCounter("errors_get", "Failed requests for the resources of one pod."),
+		"errors_get_allocatable": podResourcesCounter("errors_get_allocatable",
+			"Failed requests for the node's allocatable resources."),
 	}
-	pullTime = histogram("kubelet_image_pull_duration_seconds", "Time that pulls of images took, the queue included.",
+	pullTime = histogram("kubelet_image_pull_duration_seconds", "Duration of image pulls, including time in the queue.",
 		pullBuckets, "image_size_in_bytes")
-	CollectedImages = counter("kubelet_image_garbage_collected_total", "Unused images that were removed, by why: age or space.",
+	CollectedImages = counter("kubelet_image_garbage_collected_total", "Unused images removed, by reason: age or space.",
 		"reason")
-	imageVolumes       = counter("kubelet_image_volume_requested_total", "Volumes that are images, of containers to be made.")
-	imageVolumesThere  = counter("kubelet_image_volume_mounted_succeed_total", "Volumes that are images and were mounted.")
-	imageVolumesFailed = counter("kubelet_image_volume_mounted_errors_total", "Volumes that are images and could not be mounted.")
+	imageVolumes       = counter("kubelet_image_volume_requested_total", "Image volumes requested by containers.")
+	imageVolumesThere  = counter("kubelet_image_volume_mounted_succeed_total", "Image volumes mounted.")
+	imageVolumesFailed = counter("kubelet_image_volume_mounted_errors_total", "Image volumes that could not be mounted.")
 	StatusTime         = histogram("kubelet_pod_status_sync_duration_seconds",
-		"Time from a change of a pod's status until the API server had it.", syncBuckets)
-	storageTime = histogram("storage_operation_duration_seconds", "Time that operations on volumes took.", storageBuckets,
+		"Time from a change of a pod's status until the API server was updated.", syncBuckets)
+	storageTime = histogram("storage_operation_duration_seconds", "Duration of volume operations.", storageBuckets,
 		"volume_plugin", "operation_name", "status", "migrated")
 	mountTime = histogram("volume_operation_total_seconds",
-		"Time from when a pod needed a volume until it was mounted, all waits and retries included.", storageBuckets,
+		"Time from a pod's request for a volume until it was mounted, including waits and retries.", storageBuckets,
 		"plugin_name", "operation_name")
-	csiTime = histogram("csi_operations_seconds", "Time that calls of CSI drivers took.", storageBuckets, "driver_name",
+	csiTime = histogram("csi_operations_seconds", "Duration of calls to CSI drivers.", storageBuckets, "driver_name",
 		"method_name", "grpc_status_code", "migrated")
 
-	relistTime = histogram("kubelet_pleg_relist_duration_seconds", "Time that audits of the runtime took.",
+	relistTime = histogram("kubelet_pleg_relist_duration_seconds", "Duration of full relists of the container runtime.",
 		prometheus.DefBuckets)
-	relistInterval = histogram("kubelet_pleg_relist_interval_seconds", "Time between audits of the runtime.",
+	relistInterval = histogram("kubelet_pleg_relist_interval_seconds", "Interval between full relists of the container runtime.",
 		prometheus.DefBuckets)
 	// ShutdownStart and ShutdownEnd are of the last shutdown of the machine that waited for its pods.
 	ShutdownStart = gauge("kubelet_graceful_shutdown_start_time_seconds",
-		"When pods were last ended for a shutdown, in seconds since 1970.")
-	ShutdownEnd = gauge("kubelet_graceful_shutdown_end_time_seconds", "When that was done, in seconds since 1970; 0: it was not.")
+		"Time at which the last graceful node shutdown began, in seconds since the epoch.")
+	ShutdownEnd = gauge("kubelet_graceful_shutdown_end_time_seconds",
+		"Time at which the last graceful node shutdown completed, in seconds since the epoch; 0 if it did not.")
 
-	relistSeen = gauge("kubelet_pleg_last_seen_seconds", "When the last audit of the runtime began, in seconds since 1970.")
+	relistSeen = gauge("kubelet_pleg_last_seen_seconds",
+		"Time at which the last full relist of the container runtime began, in seconds since the epoch.")
 
 	ClientRenewErrors = counter("kubelet_certificate_manager_client_expiration_renew_errors",
-		"Client certificates that could not be renewed.")
-	ServingRenewErrors = counter("kubelet_server_expiration_renew_errors", "Serving certificates that could not be renewed.")
+		"Failed renewals of the client certificate.")
+	ServingRenewErrors = counter("kubelet_server_expiration_renew_errors", "Failed renewals of the serving certificate.")
 	ServingRotation    = histogram("kubelet_certificate_manager_server_rotation_seconds",
-		"How long serving certificates were used.", rotateBuckets)
+		"Age of serving certificates when they were replaced.", rotateBuckets)
 
-	HTTPFallbacks = counter("kubelet_lifecycle_handler_http_fallbacks_total", "Hooks by HTTPS that were answered by plain HTTP.")
-	CutSleeps     = counter("kubelet_sleep_action_terminated_early_total", "Hooks that sleep and were cut off.")
+	HTTPFallbacks = counter("kubelet_lifecycle_handler_http_fallbacks_total",
+		"HTTPS lifecycle hooks that fell back to plain HTTP.")
+	CutSleeps = counter("kubelet_sleep_action_terminated_early_total",
+		"Sleep lifecycle hooks terminated before they finished.")
 )
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {

@@ -10,15 +10,15 @@ import (
 // are allocated before its admission.
 var (
 	MemoryPinningRequests = counter("kubelet_memory_manager_pinning_requests_total",
-		"Requests of containers for memory of chosen NUMA nodes.")
+		"Container allocations that required memory from specific NUMA nodes.")
 	MemoryPinningErrors = counter("kubelet_memory_manager_pinning_errors_total",
-		"Failed requests of containers for memory of chosen NUMA nodes.")
+		"Container allocations of memory from specific NUMA nodes that failed.")
 	AlignmentRequests = counter("kubelet_topology_manager_admission_requests_total",
-		"Admissions of pods with resources that are allocated before.")
+		"Pod admissions that had to align resources to the machine's topology.")
 	AlignmentErrors = counter("kubelet_topology_manager_admission_errors_total",
-		"Refusals of pods under a policy of the topology manager.")
+		"Pod admissions rejected by the topology manager policy.")
 	alignmentTime = histogram("kubelet_topology_manager_admission_duration_ms",
-		"Time to allocate the resources of a pod before its admission, in milliseconds.",
+		"Time to allocate a pod's aligned resources during admission, in milliseconds.",
 		prometheus.ExponentialBuckets(0.05, 2, 15))
 )
 

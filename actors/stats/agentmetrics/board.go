@@ -18,28 +18,28 @@ import (
 type boardView struct{ m *Metrics }
 
 var (
-	nodeName          = desc("kubelet_node_name", "The node's name; the value is always 1.", "node")
-	runningPods       = desc("kubelet_running_pods", "Pods that have a sandbox which runs.")
-	runningContainers = desc("kubelet_running_containers", "Containers, by their state.", "container_state")
-	desiredPods       = desc("kubelet_desired_pods", "Pods that this node is to run.", "static")
-	activePods        = desc("kubelet_active_pods", "Pods that have not ended.", "static")
-	workingPods       = desc("kubelet_working_pods", "Pods that have an actor, by operation in progress.",
+	nodeName          = desc("kubelet_node_name", "Name of the node; the value is always 1.", "node")
+	runningPods       = desc("kubelet_running_pods", "Pods with a running sandbox.")
+	runningContainers = desc("kubelet_running_containers", "Containers, by state.", "container_state")
+	desiredPods       = desc("kubelet_desired_pods", "Pods that this node should run.", "static")
+	activePods        = desc("kubelet_active_pods", "Pods that have not finished.", "static")
+	workingPods       = desc("kubelet_working_pods", "Pods that have an actor, by the operation in progress.",
 		"lifecycle", "config", "static")
-	pendingResizes = desc("kubelet_pod_pending_resizes", "Pods that ask for other resources than they were given, by why.",
+	pendingResizes = desc("kubelet_pod_pending_resizes", "Pods with a pending resize, by reason.",
 		"reason")
-	activeResizes = desc("kubelet_pod_in_progress_resizes", "Pods whose resize is in progress.")
+	activeResizes = desc("kubelet_pod_in_progress_resizes", "Pods with a resize in progress.")
 
-	ephemeral     = desc("kubelet_managed_ephemeral_containers", "Ephemeral containers of the pods here.")
-	cgroupVersion = desc("kubelet_cgroup_version", "The version of cgroups that the machine has.")
+	ephemeral     = desc("kubelet_managed_ephemeral_containers", "Ephemeral containers in this node's pods.")
+	cgroupVersion = desc("kubelet_cgroup_version", "cgroup version of the host.")
 	clientExpiry  = desc("kubelet_certificate_manager_client_ttl_seconds",
-		"Seconds until the client certificate ends; negative once it has.")
+		"Seconds until the client certificate expires; negative if it has expired.")
 	servingExpiry = desc("kubelet_certificate_manager_server_ttl_seconds",
-		"Seconds until the serving certificate ends; negative once it has.")
-	buildInfo = desc("kubernetes_build_info", "The release of Kubernetes that is spoken; the value is always 1.",
+		"Seconds until the serving certificate expires; negative if it has expired.")
+	buildInfo = desc("kubernetes_build_info", "Kubernetes release that the agent is compatible with; the value is always 1.",
 		"major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform")
-	featureEnabled = desc("kubernetes_feature_enabled", "Whether a feature gate is on.", "name", "stage")
-	provider       = desc("kubelet_metrics_provider", "Who reads the figures of containers; the value is always 1.", "provider")
-	totalVolumes   = desc("volume_manager_total_volumes", "Volumes of pods, those that are desired and those that are mounted.",
+	featureEnabled = desc("kubernetes_feature_enabled", "1 if the feature gate is enabled, else 0.", "name", "stage")
+	provider       = desc("kubelet_metrics_provider", "Provider of container statistics; the value is always 1.", "provider")
+	totalVolumes   = desc("volume_manager_total_volumes", "Pod volumes, by plugin and by state: desired or mounted.",
 		"plugin_name", "state")
 )
 

@@ -92,34 +92,36 @@ func New(o Options) *Metrics {
 		return h
 	}
 	r := m.registry
-	m.calls = counter(r, "kubelet_runtime_operations_total", "Calls of the container runtime.", "operation_type")
-	m.failures = counter(r, "kubelet_runtime_operations_errors_total", "Calls of the container runtime that failed.",
+	m.calls = counter(r, "kubelet_runtime_operations_total", "Calls to the container runtime.", "operation_type")
+	m.failures = counter(r, "kubelet_runtime_operations_errors_total", "Failed calls to the container runtime.",
 		"operation_type")
-	m.callTime = histogram(r, "kubelet_runtime_operations_duration_seconds", "Time that calls of the container runtime took.",
+	m.callTime = histogram(r, "kubelet_runtime_operations_duration_seconds", "Duration of calls to the container runtime.",
 		callBuckets, "operation_type")
-	m.sandboxTime = histogram(r, "kubelet_run_podsandbox_duration_seconds", "Time that it took to run a sandbox.",
+	m.sandboxTime = histogram(r, "kubelet_run_podsandbox_duration_seconds", "Time to run a pod sandbox.",
 		prometheus.DefBuckets, "runtime_handler")
-	m.sandboxErrors = counter(r, "kubelet_run_podsandbox_errors_total", "Sandboxes that could not be run.", "runtime_handler")
+	m.sandboxErrors = counter(r, "kubelet_run_podsandbox_errors_total", "Pod sandboxes that could not be run.", "runtime_handler")
 	m.sandboxes = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "kubelet_started_pods_total", Help: "Sandboxes begun to be run.",
+		Name: "kubelet_started_pods_total", Help: "Pod sandbox starts attempted.",
 	})
 	r.MustRegister(m.sandboxes)
-	m.sandboxFailures = counter(r, "kubelet_started_pods_errors_total", "Sandboxes that failed to run, of those that were begun.")
-	m.userns = counter(r, "kubelet_started_user_namespaced_pods_total", "Sandboxes with users of their own begun to be run.")
-	m.usernsFailures = counter(r, "kubelet_started_user_namespaced_pods_errors_total", "Those of them that failed to run.")
-	m.containers = counter(r, "kubelet_started_containers_total", "Containers begun to be made.", "container_type")
+	m.sandboxFailures = counter(r, "kubelet_started_pods_errors_total", "Pod sandbox starts that failed.")
+	m.userns = counter(r, "kubelet_started_user_namespaced_pods_total",
+		"Starts attempted of pod sandboxes with a user namespace.")
+	m.usernsFailures = counter(r, "kubelet_started_user_namespaced_pods_errors_total",
+		"Starts of pod sandboxes with a user namespace that failed.")
+	m.containers = counter(r, "kubelet_started_containers_total", "Container starts attempted.", "container_type")
 	m.requests = counter(r, "kubelet_http_requests_total", "Requests to the node's API.",
 		"method", "path", "server_type", "long_running")
-	m.requestTime = histogram(r, "kubelet_http_requests_duration_seconds", "Time that requests to the node's API took.",
+	m.requestTime = histogram(r, "kubelet_http_requests_duration_seconds", "Duration of requests to the node's API.",
 		prometheus.DefBuckets, "method", "path", "server_type", "long_running")
 	m.webSockets = counter(r, "kubelet_websocket_streaming_requests_total",
-		"Streams (exec, attach, port-forward) that clients of the node's API opened over WebSockets.", "subresource")
+		"WebSocket streams (exec, attach, port-forward) opened by clients of the node's API.", "subresource")
 	m.inFlight = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubelet_http_inflight_requests",
-		Help: "Requests to the node's API in progress."}, []string{"method", "path", "server_type", "long_running"})
+		Help: "Requests to the node's API that are in progress."}, []string{"method", "path", "server_type", "long_running"})
 	r.MustRegister(m.inFlight)
-	m.probes = counter(m.probing, "prober_probe_total", "Runs of probes, by their result.",
+	m.probes = counter(m.probing, "prober_probe_total", "Probe runs, by result.",
 		"probe_type", "result", "container", "pod", "namespace", "pod_uid")
-	m.probeTime = histogram(m.probing, "prober_probe_duration_seconds", "Time that runs of probes took.", prometheus.DefBuckets,
+	m.probeTime = histogram(m.probing, "prober_probe_duration_seconds", "Duration of probe runs.", prometheus.DefBuckets,
 		"probe_type", "container", "pod", "namespace")
 	m.starts = newStarts(m.began)
 	r.MustRegister(m.starts.toRunning, m.starts.total, m.starts.own, m.starts.containers, m.starts.worker, m.starts.first,

@@ -31,18 +31,18 @@ type starts struct {
 func newStarts(began time.Time) starts {
 	return starts{began: began, mu: &sync.Mutex{}, seen: map[types.UID]bool{},
 		toRunning: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_pod_start_duration_seconds",
-			Help: "Time from when a pod was seen first until all its containers had started.", Buckets: startBuckets}),
+			Help: "Time from when a pod was first seen until all its containers had started.", Buckets: startBuckets}),
 		total: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_pod_start_total_duration_seconds",
 			Help: "Time from a pod's creation until all its containers had started.", Buckets: startBuckets}),
 		own: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_pod_start_sli_duration_seconds",
-			Help:    "Time from a pod's creation until all its containers had started, less that of pulls and init containers.",
+			Help:    "Time from a pod's creation until all its containers had started, without image pulls and init containers.",
 			Buckets: startBuckets}),
 		containers: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_containers_per_pod_count",
-			Help: "How many containers pods have.", Buckets: prometheus.ExponentialBuckets(1, 2, 5)}),
+			Help: "Number of containers per pod.", Buckets: prometheus.ExponentialBuckets(1, 2, 5)}),
 		first: prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_first_network_pod_start_sli_duration_seconds",
-			Help: "Time of kubelet_pod_start_sli_duration_seconds of the first pod with a network of its own."}),
+			Help: "kubelet_pod_start_sli_duration_seconds of the first pod that does not use the host's network."}),
 		worker: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "kubelet_pod_worker_duration_seconds",
-			Help: "Time that a pod's actor took to start all its containers.", Buckets: prometheus.DefBuckets},
+			Help: "Time from the start of a pod's actor until all containers had started.", Buckets: prometheus.DefBuckets},
 			[]string{"operation_type"}),
 	}
 }
