@@ -62,23 +62,23 @@ func TestMetricsAreByKind(t *testing.T) {
 	}
 	clock.Step(3 * time.Second)
 	want := `
-# HELP playlet_actor_restarts_total Actors that were started again, for whatever reason.
+# HELP playlet_actor_restarts_total Actor restarts, for any reason.
 # TYPE playlet_actor_restarts_total counter
 playlet_actor_restarts_total{kind="leaf"} 1
 playlet_actor_restarts_total{kind="node"} 0
-# HELP playlet_dead_letters_total Messages to actors that were not there, or ended before.
+# HELP playlet_dead_letters_total Messages sent to actors that do not exist or have stopped.
 # TYPE playlet_dead_letters_total counter
 playlet_dead_letters_total{kind="leaf"} 1
 playlet_dead_letters_total{kind="node"} 0
-# HELP playlet_mailbox_messages Messages that wait in mailboxes, without those being handled.
+# HELP playlet_mailbox_messages Messages waiting in mailboxes, excluding those being handled.
 # TYPE playlet_mailbox_messages gauge
 playlet_mailbox_messages{kind="leaf"} 2
 playlet_mailbox_messages{kind="node"} 0
-# HELP playlet_mailbox_oldest_message_age_seconds Age of the oldest message that is not done, of the actor where it is the oldest.
+# HELP playlet_mailbox_oldest_message_age_seconds Age of the oldest unfinished message of any actor of the kind.
 # TYPE playlet_mailbox_oldest_message_age_seconds gauge
 playlet_mailbox_oldest_message_age_seconds{kind="leaf"} 3
 playlet_mailbox_oldest_message_age_seconds{kind="node"} 0
-# HELP playlet_unhandled_messages_total Messages of which an actor had no use in its state.
+# HELP playlet_unhandled_messages_total Messages that an actor does not handle in its current state.
 # TYPE playlet_unhandled_messages_total counter
 playlet_unhandled_messages_total{kind="leaf"} 1
 playlet_unhandled_messages_total{kind="node"} 0
