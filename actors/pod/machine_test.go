@@ -434,6 +434,31 @@ func TestAStartThatWasCutOffIsDoneAgainAndNotCounted(t *testing.T) {
 	}
 }
 
+// A start that was interrupted after the runtime had created the task may have run the program: it is an end, and with
+// restartPolicy Never nothing runs again.
+func TestAnInterruptedStartOfATaskIsAnEnd(t *testing.T) {
+	for policy, phase := range map[v1.RestartPolicy]v1.PodPhase{v1.RestartPolicyNever: v1.PodFailed, v1.RestartPolicyAlways: v1.PodRunning} {
+		w := newWorld(testPod(policy, 0, 1))
+		w.sandboxes = []messages.SandboxFact{{ID: "s0", Ready: true, CreatedAt: w.now, IPs: []string{"10.88.0.2"}}}
+		w.containers = []messages.ContainerFact{{
+			ID: "left", Name: "c0", SandboxID: "s0", State: messages.ContainerExited, CreatedAt: w.now, FinishedAt: w.now,
+			ExitCode: 128, Reason: messages.ReasonStartError, Message: `failed to start containerd task "left": context canceled`,
+			Image: "image",
+		}}
+		w.step(nil)
+		w.settle()
+		check(t, w)
+		c := w.status.ContainerStatuses[0]
+		end := c.State.Terminated
+		if policy == v1.RestartPolicyAlways {
+			end = c.LastTerminationState.Terminated
+		}
+		if w.status.Phase != phase || end == nil || end.ExitCode != 128 || (c.RestartCount > 0) != (policy == v1.RestartPolicyAlways) {
+			t.Errorf("%s: got status %+v, want phase %s and exit code 128", policy, w.status, phase)
+		}
+	}
+}
+
 // A start that is interrupted every time, as by a hook of the runtime that times out, counts as an end.
 func TestAStartThatIsAlwaysCutOffIsAnEnd(t *testing.T) {
 	for policy, want := range map[v1.RestartPolicy][]uint32{
