@@ -53,13 +53,18 @@ type PodStatusesWanted struct {
 // Sender: registration. Receiver: pods; status, since mirror pods belong to the Node; runtime, which passes the pods' range of
 // addresses to the container runtime; volumes, for which volumes are attached. Reply: none.
 // If lost: registration sends it again with each regular check.
-type NodeObserved struct{ Node *v1.Node } // immutable
+type NodeObserved struct {
+	Node *v1.Node // immutable
+	// Read is the highest Read of a GetNode after which the Node was read from the API server.
+	Read uint64
+}
 
-// GetNode asks for this node's object.
+// GetNode asks for this node's object. With a Read, which grows with each such question, registration first reads the Node: the
+// watch of the Node may lag behind a pod that the scheduler placed by the Node's newest labels.
 //
 // Sender: pods, status. Receiver: registration. Reply: NodeObserved, once the API server has sent the Node.
-// If lost: registration sends it again with each regular check.
-type GetNode struct{}
+// If lost: registration sends it again with each regular check. pods repeats a question with a Read until it is answered.
+type GetNode struct{ Read uint64 }
 
 // Pressure is one kind of shortage on the node.
 type Pressure struct {

@@ -40,7 +40,7 @@ func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
 	r := a.newRoom(ctx)
 	for _, e := range undecided {
 		claim := admission.NewClaim(e.wanted.pod)
-		wait, refusal := a.decide(ctx, r, e.wanted, claim)
+		wait, refusal := a.decide(ctx, r, e, claim)
 		if wait == nil && !refusal.Refused() {
 			wait, refusal = a.allocate(ctx, e)
 		}
@@ -174,8 +174,9 @@ func firstCome(x, y *entry) int {
 
 // decide returns a reason to wait, a refusal for good, or neither to admit the pod. A static pod is never refused for good: no
 // controller would create another one.
-func (a *actor) decide(ctx supervisors.Context, r *room, w *desiredPod, claim *admission.Claim) (*messages.Reason,
+func (a *actor) decide(ctx supervisors.Context, r *room, e *entry, claim *admission.Claim) (*messages.Reason,
 	admission.Refusal) {
+	w := e.wanted
 	static := translate.IsStatic(w.pod)
 	if a.node.shutdown {
 		if static {
@@ -191,6 +192,11 @@ func (a *actor) decide(ctx supervisors.Context, r *room, w *desiredPod, claim *a
 	refusal := admission.Admit(r.node, r.now, claim)
 	if !refusal.Refused() {
 		return nil, refusal
+	}
+	if !static && a.node.received && a.mustReread(ctx, e, refusal) {
+		return &messages.Reason{Code: messages.ReasonNodeUnknown,
+			Message: "this node's object is being read again, because by its last state the pod would be refused: " +
+				refusal.Message}, admission.Refusal{}
 	}
 	if len(refusal.Shortages) > 0 && r.taken != nil && !admission.Admit(r.node, r.taken, claim).Refused() {
 		ctx.Log().Warn("a critical pod is admitted, although others that should have ended still hold what it needs",

@@ -487,3 +487,72 @@ func TestWhoRunsAgainAfterACancelledShutdown(t *testing.T) {
 		}
 	}
 }
+
+// The scheduler may place a pod by labels that the watch of the Node has not delivered yet. Before a final refusal for the Node's
+// labels, taints or own resources, the Node is read anew, for a bounded time (kubernetes/kubernetes#134445).
+func TestAdmission_RereadsNode(t *testing.T) {
+	nvme, held := thisObject(map[string]string{"disk": "nvme"}), messages.ReasonNodeUnknown
+	gpus := thisObject(nil)
+	gpus.Status.Allocatable = v1.ResourceList{"example.com/gpu": resource.MustParse("1")}
+	tainted := thisObject(nil)
+	tainted.Spec.Taints = []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoExecute}}
+	for name, c := range map[string]struct {
+		before, after *v1.Node
+		change        func(*v1.PodSpec)
+		refused       string
+	}{
+		"labels": {before: thisObject(nil), after: nvme, change: func(s *v1.PodSpec) {
+			s.NodeSelector = map[string]string{"disk": "nvme"}
+		}},
+		"labels for good": {before: thisObject(nil), after: thisObject(nil), refused: "NodeAffinity", change: func(s *v1.PodSpec) {
+			s.NodeSelector = map[string]string{"disk": "nvme"}
+		}},
+		"taints": {before: tainted, after: thisObject(nil), change: func(*v1.PodSpec) {}},
+		"resources": {before: tainted, after: gpus, change: func(s *v1.PodSpec) {
+			s.Containers[0].Resources.Requests["example.com/gpu"] = resource.MustParse("1")
+			s.Containers[0].Resources.Limits = v1.ResourceList{"example.com/gpu": resource.MustParse("1")}
+		}},
+	} {
+		n := beginCluster(t, small())
+		n.Send(messages.Registration, messages.NodeObserved{Node: c.before})
+		audit(n.Kit)
+		n.Take()
+		p := asking("a", 1)
+		c.change(&p.Spec)
+		wants(n.Kit, messages.APIServer, p)
+		asked := sent[messages.GetNode](n.Kit)
+		if why := n.waits("a"); why != held || len(asked) != 1 || asked[0].Read == 0 {
+			t.Fatalf("%s: waits for %q, asked %v", name, why, asked)
+		}
+		n.Send(messages.Registration, messages.NodeObserved{Node: c.before}) // not read for this question
+		n.Advance(askEvery)
+		if again := sent[messages.GetNode](n.Kit); n.waits("a") != held || len(again) == 0 || again[0] != asked[0] {
+			t.Errorf("%s: waits for %q, asked again %v", name, n.waits("a"), again)
+		}
+		n.Send(messages.Registration, messages.NodeObserved{Node: c.after, Read: asked[0].Read})
+		if name == "resources" { // the next step of such a pod
+			if why := n.waits("a"); why != messages.ReasonAllocating {
+				t.Errorf("%s: waits for %q", name, why)
+			}
+			continue
+		}
+		if final := n.desired("a").Final; c.refused == "" && final != nil || c.refused != "" && (final == nil || final.Reason != c.refused) {
+			t.Errorf("%s: final status %v, want reason %q", name, final, c.refused)
+		}
+		n.Advance(nodeWait)
+		if again := sent[messages.GetNode](n.Kit); len(again) > 1 {
+			t.Errorf("%s: asked %v after the answer", name, again)
+		}
+	}
+	n := beginCluster(t, small())
+	n.known()
+	p := asking("a", 1)
+	p.Spec.NodeSelector = map[string]string{"disk": "nvme"}
+	wants(n.Kit, messages.APIServer, p)
+	for range nodeWait / askEvery {
+		n.Advance(askEvery)
+	}
+	if final := n.desired("a").Final; final == nil || final.Reason != "NodeAffinity" {
+		t.Errorf("without an answer: %v", final)
+	}
+}

@@ -47,13 +47,43 @@ type nodeState struct {
 	under    []v1.NodeConditionType // pressures, as last measured
 	runtime  messages.RuntimeStateChanged
 	shutdown bool // the machine is shutting down
+	// asked and read are the numbers of the last request to read the Node anew and of the last such request with an answer, and
+	// readUntil is the time until which it is repeated.
+	asked, read uint64
+	readUntil   time.Time
 }
 
-// observe stores the API server's Node, and reports whether it is new.
+// observe stores the API server's Node, and reports whether it is new, or was read anew.
 func (o *nodeState) observe(m messages.NodeObserved) bool {
 	same := o.received && equality.Semantic.DeepEqual(o.object, m.Node)
 	o.received, o.object = true, m.Node
+	if m.Read > o.read && m.Read <= o.asked {
+		o.read, same = m.Read, false
+	}
 	return !same
+}
+
+// rereading is a pod's wait for the Node to be read anew.
+type rereading struct {
+	asked uint64 // the number of the request; 0: none was sent
+	until time.Time
+}
+
+// mustReread reports whether a refusal has to wait until the Node was read from the API server after the pod arrived. The
+// scheduler may have placed the pod by labels, taints or resources that are newer than the last Node of the watch, and a refusal
+// is final. The wait is bounded.
+func (a *actor) mustReread(ctx supervisors.Context, e *entry, r admission.Refusal) bool {
+	if !a.opts.LocalNode.Registered || !admission.OfNode(r) {
+		return false
+	}
+	d := &e.rereading
+	if d.asked == 0 {
+		a.node.asked++
+		*d = rereading{asked: a.node.asked, until: ctx.Now().Add(nodeWait)}
+		a.node.readUntil = d.until
+		a.askNode(ctx)
+	}
+	return a.node.read < d.asked && ctx.Now().Before(d.until)
 }
 
 // mustWait reports whether pods of the API server have to wait for the Node. The wait is bounded.
@@ -103,10 +133,14 @@ func (o *nodeState) admits(here *LocalNode, cluster bool) *admission.Node {
 
 type nodeDue struct{}
 
-// askNode requests the Node until it is known.
+// askNode requests the Node until it is known, or was read anew.
 func (a *actor) askNode(ctx supervisors.Context) {
-	if !a.node.received {
-		ctx.Tell(messages.Registration, messages.GetNode{})
+	var question messages.GetNode
+	if a.node.read < a.node.asked && !ctx.Now().After(a.node.readUntil) {
+		question.Read = a.node.asked
+	}
+	if !a.node.received || question.Read > 0 {
+		ctx.Tell(messages.Registration, question)
 		ctx.After(askEvery, nodeDue{})
 	}
 }

@@ -31,6 +31,9 @@ type actor struct {
 
 	csi csiState
 
+	reading         bool   // a read of the Node for pods is in progress
+	asked, answered uint64 // the highest GetNode.Read, and the highest one that was answered
+
 	lease      leaseState
 	leaseTimer supervisors.Timer
 }
@@ -43,6 +46,11 @@ type (
 	watchResult struct{ Seen }
 	writeResult struct {
 		write write
+		node  *v1.Node
+		err   error
+	}
+	readResult struct {
+		asked uint64
 		node  *v1.Node
 		err   error
 	}
@@ -104,9 +112,14 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case csiRetryDue:
 		a.csi.retry = nil
 		a.writeCSINode(ctx)
+	case readResult:
+		a.onRead(ctx, m)
 	case messages.GetNode:
-		if a.state.nodeKnown { // otherwise the Node is sent as soon as it is known
-			ctx.Reply(messages.NodeObserved{Node: a.state.node})
+		if m.Read > 0 {
+			a.asked = max(a.asked, m.Read)
+			a.readNode(ctx)
+		} else if a.state.nodeKnown { // otherwise the Node is sent as soon as it is known
+			ctx.Reply(messages.NodeObserved{Node: a.state.node, Read: a.answered})
 		}
 	default:
 		ctx.Unhandled(msg)
@@ -170,7 +183,40 @@ func (a *actor) sendNode(ctx supervisors.Context) {
 	a.life.startup.Observed(a.state.node, ctx.Now())
 	a.publish() // before the receivers read its addresses
 	for _, to := range []messages.Address{messages.Pods, messages.Status, messages.Runtime, messages.Volumes} {
-		ctx.Tell(to, messages.NodeObserved{Node: a.state.node})
+		ctx.Tell(to, messages.NodeObserved{Node: a.state.node, Read: a.answered})
+	}
+}
+
+// readNode reads the Node for pods, once for all questions that arrive during a read.
+func (a *actor) readNode(ctx supervisors.Context) {
+	if a.reading {
+		return
+	}
+	a.reading = true
+	asked, nodes, name := a.asked, a.opts.Client.CoreV1().Nodes(), a.opts.Desired.Name
+	ctx.Do(supervisors.Work{Name: "ReadNode", Timeout: writeTimeout, Run: func(ctx context.Context) any {
+		node, err := nodes.Get(ctx, name, metav1.GetOptions{})
+		return readResult{asked, node, err}
+	}})
+}
+
+// onRead sends the Node that was read, or the present one if that is newer. A failed read is repeated with the next question.
+func (a *actor) onRead(ctx supervisors.Context, m readResult) {
+	a.reading = false
+	if m.err == nil {
+		was := a.state.node
+		a.answered, a.state.nodeKnown = max(a.answered, m.asked), true
+		if !older(m.node, was) {
+			a.state.take(m.node)
+			if was != nil {
+				a.recordEvents(ctx, was)
+			}
+			a.noteRegistered(ctx, was != nil)
+		}
+		a.sendNode(ctx)
+	}
+	if a.asked > m.asked {
+		a.readNode(ctx)
 	}
 }
 

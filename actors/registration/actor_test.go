@@ -634,3 +634,45 @@ func TestAForgottenNodeIsResetOnce(t *testing.T) {
 		}
 	}
 }
+
+// A question with a Read has the Node read from the API server, which may be ahead of the watch. Each later NodeObserved has its
+// number, so that a lost answer is repeated. A failed read answers nothing.
+func TestNode_ReadForPods(t *testing.T) {
+	w := newWorld(t, nil)
+	w.put(found())
+	w.start()
+	w.sees()
+	node := w.stored()
+	node.Labels["disk"] = "nvme"
+	w.put(node)
+	w.Take()
+	observed := func() (out []messages.NodeObserved) {
+		for _, m := range w.Take() {
+			if o, is := m.Msg.(messages.NodeObserved); is && m.To == messages.Pods {
+				out = append(out, o)
+			}
+		}
+		return out
+	}
+	w.holding = "ReadNode"
+	w.Send(messages.Pods, messages.GetNode{Read: 2})
+	w.Send(messages.Pods, messages.GetNode{Read: 3})
+	w.holding = ""
+	w.work()
+	all := observed()
+	if len(all) == 0 || all[len(all)-1].Read != 3 || all[len(all)-1].Node.Labels["disk"] != "nvme" {
+		t.Errorf("observed %+v", all)
+	}
+	w.passes(10 * time.Second)
+	if all := observed(); len(all) == 0 || all[0].Read != 3 {
+		t.Errorf("later %+v", all)
+	}
+	w.api.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("away")
+	})
+	w.Send(messages.Pods, messages.GetNode{Read: 4})
+	w.work()
+	if all := observed(); len(all) != 0 {
+		t.Errorf("after a failed read %+v", all)
+	}
+}

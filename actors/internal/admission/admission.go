@@ -87,6 +87,13 @@ func (r Refusal) Refused() bool { return r.Reason != "" }
 // StatusMessage is the message as a refused pod's status has it.
 func (r Refusal) StatusMessage() string { return rejected + r.Message }
 
+// OfNode reports whether the refusal depends on the labels or taints of the API server's Node, or on a resource that only the Node
+// may have.
+func OfNode(r Refusal) bool {
+	name, short := strings.CutPrefix(r.Reason, ReasonOutOf)
+	return r.Reason == ReasonNodeAffinity || r.Reason == ReasonTaintToleration || short && Extended(v1.ResourceName(name))
+}
+
 // Shortage is the missing amount of a resource, in millicores for cpu, in bytes for memory and storage, else in pieces.
 type Shortage struct {
 	Name   v1.ResourceName
