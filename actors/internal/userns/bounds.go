@@ -52,8 +52,11 @@ func Bounds(ctx context.Context, idsPerPod uint32) (Range, error) {
 	return boundsOf(users, groups, idsPerPod)
 }
 
-// rest returns all IDs but those below the second range, which are the host's own.
-func rest(idsPerPod uint32) Range { return Range{First: idsPerPod, Length: -idsPerPod} }
+// rest returns all IDs but those of the first range, which are the host's own, and those of the last one: it has the ID 2^32-1,
+// which is none (user_namespaces(7)), and the kernel refuses to map it (kubernetes/kubernetes#141345).
+func rest(idsPerPod uint32) Range {
+	return Range{First: idsPerPod, Length: uint32(max(1<<32-2*int64(idsPerPod), 0))} //nolint:gosec // less than 2^32
+}
 
 func subIDs(ctx context.Context, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
@@ -87,9 +90,12 @@ func boundsOf(users, groups string, idsPerPod uint32) (Range, error) {
 	case bounds.First < idsPerPod || bounds.First%idsPerPod != 0:
 		return Range{}, fmt.Errorf("the range of user %s in %s begins at %d: it must begin at a multiple of %d, and not at 0",
 			Account, files, bounds.First, idsPerPod)
-	case bounds.Length == 0 || bounds.Length%idsPerPod != 0 || bounds.end() > 1<<32:
+	case bounds.Length == 0 || bounds.Length%idsPerPod != 0:
 		return Range{}, fmt.Errorf("the range of user %s in %s has %d IDs: it must have a multiple of %d", Account, files,
 			bounds.Length, idsPerPod)
+	case bounds.end() >= 1<<32:
+		return Range{}, fmt.Errorf("the range of user %s in %s reaches ID 4294967295, which the kernel does not map: end it below "+
+			"%d", Account, files, 1<<32-uint64(idsPerPod))
 	}
 	return bounds, nil
 }

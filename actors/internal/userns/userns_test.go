@@ -78,14 +78,19 @@ func TestChoose(t *testing.T) {
 	})
 }
 
-func TestChoose_ReachesTheLastID(t *testing.T) {
+// No range has the ID 2^32-1, which the kernel refuses to map (kubernetes/kubernetes#141345).
+func TestChoose_LeavesOutTheLastID(t *testing.T) {
 	all := rest(Unit)
-	if all.Pods(Unit) != 65535 || all.end() != 1<<32 {
+	if all.Pods(Unit) != 65534 || all.end() != 1<<32-Unit {
 		t.Errorf("the bounds without a user kubelet are %v", all)
 	}
-	r, ok := choose(all, Unit, []Range{{Unit, 4294901760 - Unit}})
-	if !ok || r.end() != 1<<32 {
+	used := []Range{{Unit, 4294836224 - Unit}}
+	r, ok := choose(all, Unit, used)
+	if !ok || r != (Range{4294836224, Unit}) {
 		t.Errorf("got %v, %t", r, ok)
+	}
+	if r, ok := choose(all, Unit, append(used, r)); ok {
+		t.Errorf("got %v", r)
 	}
 }
 
@@ -98,7 +103,8 @@ func TestBounds(t *testing.T) {
 		{line(100000, 65536), "", "begins at 100000"},
 		{line(65536, 65537), "", "has 65537 IDs: it must have a multiple of 65536"},
 		{line(65536, 0), "", "has 0 IDs"},
-		{line(4294901760, 131072), "", "has 131072 IDs"},
+		{line(4294901760, 131072), "", "reaches ID 4294967295"},
+		{line(65536, 4294901760), "", "reaches ID 4294967295"},
 		{line(65536, 65536) + "1: kubelet 131072 65536\n", "", "no single range"},
 		{"", "", "no single range"},
 		{"0: kubelet x 65536\n", "", "invalid syntax"},
