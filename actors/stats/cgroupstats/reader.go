@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"time"
@@ -28,9 +29,15 @@ import (
 
 // Metrics are the metrics that the kubelet enables in cAdvisor.
 var Metrics = sync.OnceValue(func() container.MetricSet {
-	_, err := os.Stat("/sys/fs/cgroup/cpu.pressure")
-	return MetricsFor(err == nil)
+	return MetricsFor(hasPressure("/sys/fs/cgroup"))
 })
+
+// hasPressure reports whether the kernel measures pressure. Kernels before 6.1 have the files also with psi=0, the default of some
+// distributions, and then refuse to read them.
+func hasPressure(hierarchy string) bool {
+	_, err := os.ReadFile(filepath.Join(hierarchy, "cpu.pressure"))
+	return err == nil
+}
 
 // MetricsFor returns Metrics for a machine with or without support of pressure.
 func MetricsFor(pressure bool) container.MetricSet {

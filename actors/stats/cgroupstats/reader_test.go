@@ -203,6 +203,28 @@ func TestPressureIsCollectedWhereThereIsSome(t *testing.T) {
 	}
 }
 
+// A file that is there and cannot be read, as with psi=0 before Linux 6.1, is no pressure: its families would be zeros
+// (kubernetes/kubernetes#137326).
+func TestPressure_UnreadableFile(t *testing.T) {
+	dir := t.TempDir()
+	if hasPressure(dir) {
+		t.Error("pressure without a file")
+	}
+	if err := os.Mkdir(filepath.Join(dir, "cpu.pressure"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if hasPressure(dir) {
+		t.Error("pressure with an unreadable file")
+	}
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "cpu.pressure"), []byte("some avg10=0.00\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !hasPressure(dir) {
+		t.Error("no pressure with a readable file")
+	}
+}
+
 // An idle cgroup has weight 0; a cgroup recreated under the same name is a different one.
 func TestLimitsOfAnotherCgroup(t *testing.T) {
 	var idle model.ContainerSpec
