@@ -25,6 +25,8 @@ func seccompProfile(pod *v1.Pod, container *v1.Container, node NodeFacts) (*runt
 		return unconfined, nil
 	}
 	switch p.Type {
+	case v1.SeccompProfileTypeUnconfined:
+		return unconfined, nil
 	case v1.SeccompProfileTypeRuntimeDefault:
 		return runtimeDefault, nil
 	case v1.SeccompProfileTypeLocalhost:
@@ -36,7 +38,8 @@ func seccompProfile(pod *v1.Pod, container *v1.Container, node NodeFacts) (*runt
 			LocalhostRef: filepath.Join(node.SeccompProfileRoot, *p.LocalhostProfile),
 		}, nil
 	}
-	return unconfined, nil
+	// A kubelet before 1.38 runs the container unconfined.
+	return nil, fmt.Errorf("seccompProfile has the unknown type %q", p.Type)
 }
 
 // apparmorProfile returns the profile in the CRI's current and in its older form, or nil and "". The container's field takes

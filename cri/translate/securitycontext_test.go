@@ -43,6 +43,21 @@ func TestVerifyRunAsNonRoot(t *testing.T) {
 	}
 }
 
+// A seccomp profile of an unknown type starts no container, rather than an unconfined one (kubernetes/kubernetes#141958).
+func TestSeccompProfile_Types(t *testing.T) {
+	for kind, want := range map[v1.SeccompProfileType]runtimeapi.SecurityProfile_ProfileType{
+		v1.SeccompProfileTypeUnconfined:     runtimeapi.SecurityProfile_Unconfined,
+		v1.SeccompProfileTypeRuntimeDefault: runtimeapi.SecurityProfile_RuntimeDefault,
+		"":                                  -1, "Notify": -1,
+	} {
+		c := &v1.Container{SecurityContext: &v1.SecurityContext{SeccompProfile: &v1.SeccompProfile{Type: kind}}}
+		got, err := seccompProfile(&v1.Pod{}, c, NodeFacts{})
+		if err == nil != (want >= 0) || err == nil && got.GetProfileType() != want {
+			t.Errorf("type %q: %v, %v", kind, got, err)
+		}
+	}
+}
+
 func TestTheImagesUserIsTheLastResort(t *testing.T) {
 	pod := loadPod(t, "testdata/translation/plain.yaml")
 	container := &pod.Spec.Containers[0]
