@@ -40,6 +40,9 @@ type DNSWarning struct{ Reason, Message string }
 // MissingClusterDNS is the reason of a DNSWarning on a node without clusterDNS.
 const MissingClusterDNS = "MissingClusterDNS"
 
+// dnsForming is the reason of all other DNSWarnings, the kubelet's.
+const dnsForming = "DNSConfigForming"
+
 // NewDNSConfig returns the pod's resolv.conf by its dnsPolicy, with its dnsConfig merged in and cut to the limits of resolvers.
 func NewDNSConfig(pod *v1.Pod, facts DNSFacts) (*runtimeapi.DNSConfig, []DNSWarning) {
 	var warnings []DNSWarning
@@ -61,6 +64,11 @@ func NewDNSConfig(pod *v1.Pod, facts DNSFacts) (*runtimeapi.DNSConfig, []DNSWarn
 	case v1.DNSNone:
 		config = &runtimeapi.DNSConfig{}
 	case v1.DNSDefault:
+		if !pod.Spec.HostNetwork {
+			var omitted []DNSWarning
+			config.Servers, omitted = withoutZones(config.Servers)
+			warnings = append(warnings, omitted...)
+		}
 		if facts.NoHost {
 			config.Servers, config.Searches = localServers(facts.NodeIPs), []string{"."}
 		}
@@ -81,6 +89,24 @@ func NewDNSConfig(pod *v1.Pod, facts DNSFacts) (*runtimeapi.DNSConfig, []DNSWarn
 		config.Options = mergeOptions(config.Options, own.Options)
 	}
 	return config, append(warnings, cutToLimits(config)...)
+}
+
+// withoutZones omits nameservers with a zone, like fe80::1%eth0 (RFC 4007, 11.2): it names an interface of the node, which a pod's
+// own network lacks or has for another one (kubernetes/kubernetes#140880).
+func withoutZones(servers []string) (kept []string, warnings []DNSWarning) {
+	var omitted []string
+	for _, server := range servers {
+		if addr, err := netip.ParseAddr(server); err == nil && addr.Zone() != "" {
+			omitted = append(omitted, server)
+		} else {
+			kept = append(kept, server)
+		}
+	}
+	if omitted != nil {
+		warnings = []DNSWarning{{dnsForming, "Nameservers of the node that only its own interfaces reach are omitted: " +
+			strings.Join(omitted, " ")}}
+	}
+	return kept, warnings
 }
 
 // localServers returns the node itself, once for each of its addresses: the default of resolvers without a server
@@ -109,11 +135,10 @@ func canonicalIP(text string) string {
 }
 
 func cutToLimits(config *runtimeapi.DNSConfig) []DNSWarning {
-	const reason = "DNSConfigForming"
 	var warnings []DNSWarning
 	if len(config.Servers) > maxNameservers {
 		config.Servers = config.Servers[:maxNameservers]
-		warnings = append(warnings, DNSWarning{reason, fmt.Sprintf(
+		warnings = append(warnings, DNSWarning{dnsForming, fmt.Sprintf(
 			"More than %d nameservers; these are used: %s", maxNameservers, strings.Join(config.Servers, " "))})
 	}
 	given := len(config.Searches)
@@ -130,7 +155,7 @@ func cutToLimits(config *runtimeapi.DNSConfig) []DNSWarning {
 	}
 	config.Searches = kept
 	if len(kept) < given {
-		warnings = append(warnings, DNSWarning{reason, fmt.Sprintf(
+		warnings = append(warnings, DNSWarning{dnsForming, fmt.Sprintf(
 			"More or longer search domains than resolvers take; these are used: %s", strings.Join(kept, " "))})
 	}
 	return warnings

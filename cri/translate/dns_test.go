@@ -54,6 +54,27 @@ func TestDNSPolicies(t *testing.T) {
 	}
 }
 
+// A nameserver with a zone of the node is reached only on the host's network (kubernetes/kubernetes#140880).
+func TestDNSPolicies_Zones(t *testing.T) {
+	facts := DNSFacts{Host: ResolvConf{Servers: []string{"fe80::1%3", "192.0.2.1", "fe80::2"}}}
+	for _, tc := range []struct {
+		policy      v1.DNSPolicy
+		hostNetwork bool
+		servers     string
+		warnings    int
+	}{
+		{v1.DNSDefault, false, "192.0.2.1 fe80::2", 1},
+		{v1.DNSClusterFirst, false, "192.0.2.1 fe80::2", 2}, // there is no clusterDNS
+		{v1.DNSDefault, true, "fe80::1%3 192.0.2.1 fe80::2", 0},
+	} {
+		pod := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: tc.policy, HostNetwork: tc.hostNetwork}}
+		config, warnings := NewDNSConfig(pod, facts)
+		if got := strings.Join(config.Servers, " "); got != tc.servers || len(warnings) != tc.warnings {
+			t.Errorf("%s, host network %t: %q, %v", tc.policy, tc.hostNetwork, got, warnings)
+		}
+	}
+}
+
 func TestPodDNSConfigIsMergedAndCut(t *testing.T) {
 	three, long := "3", strings.Repeat("d", 254)
 	pod := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: v1.DNSDefault, DNSConfig: &v1.PodDNSConfig{
