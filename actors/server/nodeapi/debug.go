@@ -1,6 +1,7 @@
 package nodeapi
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,9 +18,14 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/containers"
 )
 
-// configz answers GET /configz: the configuration in force, in its versioned form.
+// configz answers GET /configz: the configuration in force, in its versioned form. The runtime's cgroup driver takes precedence
+// over the configured one (KEP-4033, kubernetes/kubernetes#134743).
 func (a *api) configz(w http.ResponseWriter, _ *http.Request) error {
-	return containers.JSON(w, map[string]any{"kubeletconfig": a.conf.Kubelet})
+	shown := *a.conf.Kubelet
+	if a.conf.CgroupDriver != nil {
+		shown.CgroupDriver = cmp.Or(a.conf.CgroupDriver(), shown.CgroupDriver)
+	}
+	return containers.JSON(w, map[string]any{"kubeletconfig": shown})
 }
 
 // debug adds profiles and the log's verbosity.

@@ -46,6 +46,8 @@ type Config struct {
 	Manifests http.Handler
 	// Kubelet is the configuration: it enables handlers, and /configz shows it. Secrets are masked. Read-only.
 	Kubelet *config.KubeletConfiguration
+	// CgroupDriver returns the runtime's cgroup driver for /configz; empty or nil: unknown.
+	CgroupDriver func() string
 	// Flags are the flags of the command line with their values, for /flagz. Secrets are masked.
 	Flags map[string]string
 	// Kubernetes is the release of the API, "1.36.3", for /statusz.

@@ -330,6 +330,20 @@ func TestConfigz(t *testing.T) {
 	r.expect(http.MethodPost, "/configz", http.StatusMethodNotAllowed, "")
 }
 
+// The cgroup driver in force is the runtime's (kubernetes/kubernetes#134743).
+func TestConfigz_CgroupDriver(t *testing.T) {
+	reported := ""
+	r := newRig(t, func(c *Config) {
+		c.Kubelet.CgroupDriver, c.CgroupDriver = "cgroupfs", func() string { return reported }
+	})
+	for _, want := range []string{"cgroupfs", "systemd"} {
+		if code, text := r.ask(http.MethodGet, "/configz", ""); code != http.StatusOK || !strings.Contains(text, `"cgroupDriver":"`+want+`"`) {
+			t.Errorf("%d %s, want %s", code, text, want)
+		}
+		reported = "systemd"
+	}
+}
+
 func TestSystemLogs(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Kubelet.EnableSystemLogQuery = ptr.To(true) })
 	dir, outside := r.conf.SystemLogs, t.TempDir()

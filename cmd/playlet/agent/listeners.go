@@ -43,7 +43,8 @@ func served(node *config.Node, host *pod.Host, state *runtime.State, m *machine,
 		HealthzPort: int(ptr.Deref(k.HealthzPort, 0)), Board: o.board, Runtime: runtimeForAdmin(state), Chaos: o.chaos,
 		PodLogsDir: k.PodLogsDir, CRI: host.CRI, Events: o.events,
 		StreamIdleTimeout: k.StreamingConnectionIdleTimeout.Duration, CountWebSocket: o.metrics.WebSocketOpened,
-		Node: nodeAPI(node, host.CRI, g, o), Devices: host.Devices, Claims: host.Claims, CPUs: host.CPUs, Memory: host.Memory,
+		Node: nodeAPI(node, host.CRI, state, g, o), Devices: host.Devices, Claims: host.Claims, CPUs: host.CPUs,
+		Memory:    host.Memory,
 		ListEnded: !node.FeatureEnabled("KubeletPodResourcesListUseActivePods"), PodsAPI: node.FeatureEnabled("PodsAPI"),
 		Figures: func(ctx context.Context, all bool) api.Figures {
 			o.figures.RecordFigures()
@@ -82,12 +83,13 @@ func served(node *config.Node, host *pod.Host, state *runtime.State, m *machine,
 }
 
 // nodeAPI is the node's API on the ports of the configuration.
-func nodeAPI(node *config.Node, runtime nodeapi.Runtime, g *guard, o *observatory) *server.NodeAPI {
+func nodeAPI(node *config.Node, cri nodeapi.Runtime, state *runtime.State, g *guard, o *observatory) *server.NodeAPI {
 	k := node.Kubelet
 	api := &server.NodeAPI{
 		Config: nodeapi.Config{
-			Runtime: runtime, Kubelet: node.Presentable(), Flags: node.Flags, Kubernetes: version.Kubernetes,
-			SystemLogs: "/var/log", CheckpointDir: filepath.Join(node.RootDir, "checkpoints"),
+			Runtime: cri, Kubelet: node.Presentable(), Flags: node.Flags, Kubernetes: version.Kubernetes,
+			CgroupDriver: func() string { return state.Load().CgroupDriver },
+			SystemLogs:   "/var/log", CheckpointDir: filepath.Join(node.RootDir, "checkpoints"),
 			SetVerbosity: node.SetVerbosity,
 			Figures:      stats.Handler(o.figures, o.metrics),
 		},
