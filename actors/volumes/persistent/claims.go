@@ -53,7 +53,12 @@ func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) 
 		s.cacheClaim(p.Pod.UID, v.Name, c, pv, err)
 		s.recordGroup(p, v.Name, pv)
 	}()
-	readOnly := v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
+	unlock, err := s.lockPlace(ctx, string(p.Pod.UID)+"/"+pv.Name)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	readOnly := mountsReadOnly(p.Pod, podspec.ClaimOf(p.Pod, v))
 	switch {
 	case pv.Spec.CSI != nil:
 		return s.publish(ctx, p, v.Name, volumeSource{pv: pv, claim: c, readOnly: readOnly,
@@ -72,6 +77,15 @@ func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) 
 	}
 	return "", kinds.Permanent(
 		"PersistentVolume %s is of a kind that is not supported: csi, what became csi, nfs, local and hostPath are", pv.Name)
+}
+
+// mountsReadOnly reports whether the one mount of a claim in the pod is read-only: all volumes with the claim are. Containers mount
+// each volume as it requests.
+func mountsReadOnly(pod *v1.Pod, claim string) bool {
+	return !slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool {
+		own := v.PersistentVolumeClaim
+		return podspec.ClaimOf(pod, &v) == claim && (own == nil || !own.ReadOnly)
+	})
 }
 
 // migratedTo is the Kubernetes annotation that names the CSI driver for a volume of a former in-tree kind.

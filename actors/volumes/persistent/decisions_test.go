@@ -161,3 +161,20 @@ func TestNewsOfVolumesInUse(t *testing.T) {
 		}
 	}
 }
+
+// The mount of a claim is writable if one of the pod's volumes with the claim is.
+func TestMountsReadOnly(t *testing.T) {
+	claim := func(name string, readOnly bool) v1.Volume {
+		return v1.Volume{VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+			ClaimName: name, ReadOnly: readOnly}}}
+	}
+	pod := &v1.Pod{}
+	pod.Name = "p"
+	pod.Spec.Volumes = []v1.Volume{claim("both", true), claim("both", false), claim("all", true), claim("all", true), claim("none", false),
+		{Name: "own", VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}}}
+	for name, want := range map[string]bool{"both": false, "all": true, "none": false, "p-own": false} {
+		if got := mountsReadOnly(pod, name); got != want {
+			t.Errorf("claim %s: read-only %t, want %t", name, got, want)
+		}
+	}
+}

@@ -11,7 +11,8 @@
 // other volumes.
 //
 // A mount that depends on others (they bind, attach, register a driver, release the volume) ends with a kinds.WaitError. For two
-// minutes a pending attachment is no failure and has no Event. Its claim and volume are read once.
+// minutes a pending attachment is no failure and has no Event. Its claim and volume are read once. Several volumes of a pod may
+// have one claim: they share one place and one record, and are mounted one after another.
 //
 // grow.go grows a volume if its claim leaves that to the node. It reads the claim each minute while the volume is mounted, for
 // drivers that can grow volumes. Former in-tree kinds (awsElasticBlockStore …) are translated to CSI when they are read.

@@ -1,6 +1,7 @@
 package persistent
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -65,14 +66,60 @@ func (s *Storage) change(uid types.UID, volume string, how func(*podVolume)) boo
 	return true
 }
 
-// begin records the place of a pod's volume and returns its state. The progress is begun if nothing is mounted on the place.
+// lockPlace waits until no other volume of the pod with the same PersistentVolume is being mounted: several volumes of a pod may
+// have one claim, and with it one place and one record.
+func (s *Storage) lockPlace(ctx context.Context, place string) (unlock func(), err error) {
+	for {
+		s.mu.Lock()
+		busy := s.placing[place]
+		if busy == nil {
+			break
+		}
+		s.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	defer s.mu.Unlock()
+	done := make(chan struct{})
+	s.placing[place] = done
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.placing, place)
+		close(done)
+	}, nil
+}
+
+// begin records the place of a pod's volume and returns its state. The progress is begun if nothing is mounted on the place, and
+// done if another volume of the pod with the same claim is mounted there.
 func (s *Storage) begin(p kinds.Folder, volume, folder string) podVolume {
-	s.change(p.Pod.UID, volume, func(h *podVolume) { h.folder, h.namespace = folder, p.Pod.Namespace })
+	size, mounted := s.doneAt(p.Pod.UID, volume, folder)
+	s.change(p.Pod.UID, volume, func(h *podVolume) {
+		h.folder, h.namespace = folder, p.Pod.Namespace
+		if mounted {
+			h.progress, h.size = done, max(h.size, size)
+		}
+	})
 	if !s.isMounted(p, volume) {
 		s.change(p.Pod.UID, volume, func(h *podVolume) { h.progress, h.size = begun, 0 })
 	}
 	h, _ := s.lookUp(p.Pod.UID, volume)
 	return h
+}
+
+// doneAt reports whether another volume of the pod has the place, with all work on it done, and the size to which it was grown.
+func (s *Storage) doneAt(uid types.UID, volume, folder string) (size int64, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, v := range s.pods[string(uid)] {
+		if name != volume && v.folder == folder && v.progress == done {
+			return v.size, true
+		}
+	}
+	return 0, false
 }
 
 // ownerOf returns the owner of a pod's volumes. The namespace is unknown if this process mounted none of them.

@@ -34,6 +34,7 @@ type Storage struct {
 	touched    bool                            // the volumes in use may have changed
 	freed      bool                            // a pod's volume was unmounted, and may have to be unstaged
 	releases   int                             // number of volumes of pods unmounted so far
+	placing    map[string]chan struct{}        // mounts in progress by UID and PersistentVolume; closed at their end
 
 	objects driverObjects
 
@@ -67,6 +68,7 @@ func New(o Options) *Storage {
 	s := &Storage{
 		Options: o, Drivers: csi.NewDrivers(), pods: map[string]map[string]podVolume{}, onDisk: map[string]bool{},
 		attachable: map[string]bool{}, ready: map[string]bool{}, stagers: map[string]string{}, touched: true,
+		placing: map[string]chan struct{}{},
 	}
 	s.objects = driverObjects{specs: map[string]storagev1.CSIDriverSpec{}, changed: s.Drivers.Nudge}
 	var ctx context.Context

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	api "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/moby/sys/mountinfo"
 	authv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -395,5 +396,40 @@ func TestKindsThatWereMovedToCSI(t *testing.T) {
 	}
 	if exists(t, n.Pod("a")) {
 		t.Error("something is left")
+	}
+}
+
+// Several volumes of a pod may have the same claim (kubernetes/kubernetes#122140). They have one mount, which is made once.
+func TestClaims_TwoVolumesOfOneClaim(t *testing.T) {
+	source := t.TempDir()
+	localSource := v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: source}}
+	objects := slices.Concat([]runtime.Object{attachRequired(false)}, bound("csi", csiSource("h")), bound("local", localSource))
+	n := storageNode(t, objects...)
+	d := startDriver(t, n, &csitest.Driver{})
+	pod := volumestest.APIPodWith("p", claimVolume("a", "csi"), claimVolume("b", "csi"), claimVolume("c", "local"), claimVolume("d", "local"))
+	got := n.Tell("p", messages.MountVolumes{UID: "p", Pod: pod})
+	m, ok := got[len(got)-1].(messages.VolumesMounted)
+	if !ok || m.Paths["a"] == "" || m.Paths["a"] != m.Paths["b"] || m.Paths["c"] == "" || m.Paths["c"] != m.Paths["d"] {
+		t.Fatalf("got %+v", got)
+	}
+	if calls := d.Calls(); !slices.Equal(calls, []string{"Publish h"}) {
+		t.Errorf("calls %q, want one Publish", calls)
+	}
+	mounts := map[string]int{}
+	all, err := mountinfo.GetMounts(mountinfo.PrefixFilter(n.RootDir))
+	must(t, err)
+	for _, mount := range all {
+		mounts[mount.Mountpoint]++
+	}
+	for _, volume := range []string{"a", "c"} {
+		if count := mounts[m.Paths[volume]]; count != 1 {
+			t.Errorf("volume %s is mounted %d times", volume, count)
+		}
+	}
+	if m := n.Unmounted("p"); m.Left != "" {
+		t.Errorf("unmount: %s", m.Left)
+	}
+	if calls := d.Calls(); !slices.Equal(calls, []string{"Publish h", "Unpublish h"}) {
+		t.Errorf("calls %q", calls)
 	}
 }
