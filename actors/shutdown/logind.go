@@ -16,17 +16,23 @@ import (
 )
 
 const (
-	login1    = "org.freedesktop.login1"
-	manager   = login1 + ".Manager"
-	loginPath = dbus.ObjectPath("/org/freedesktop/login1")
-	// dropIn is the kubelet's, which it replaces where either raises the limit of delays.
-	dropIn      = "99-kubelet.conf"
+	login1      = "org.freedesktop.login1"
+	manager     = login1 + ".Manager"
+	loginPath   = dbus.ObjectPath("/org/freedesktop/login1")
 	callTimeout = 10 * time.Second
 	// reloadTimeout is how long a raised limit is waited for.
 	reloadTimeout = 5 * time.Second
 	// askAgain is the pause after a failed question to logind while the lock is held.
 	askAgain = 200 * time.Millisecond
 )
+
+// dropIns are the files that raise the limit of delays, in the order of the tries. The first is the kubelet's, which it replaces
+// where either raises the limit. The last name among all files counts (logind.conf.d(5)): unattended-upgrades of Debian and Ubuntu
+// has one behind the kubelet's, with 30 s (kubernetes/kubernetes#102818).
+var dropIns = []string{"99-kubelet.conf", "zz-playlet.conf"}
+
+// ShortDelay is the error of an inhibitor that delays a shutdown, but not for as long as pods may need.
+type ShortDelay struct{ error }
 
 // Logind is the inhibitor of systemd-logind, on the system bus. Safe for concurrent use.
 // https://systemd.io/INHIBITOR_LOCKS/
@@ -39,6 +45,9 @@ type Logind struct {
 	signals  chan *dbus.Signal
 	under    bool // a shutdown is in progress, by the last answer of logind
 	answered bool // logind has answered since its last signal and since conn was made
+	// short is the reason why the lock delays for less than need; reported: Await has returned it.
+	short    error
+	reported bool
 
 	mu   sync.Mutex
 	lock *os.File // nil where none is held
@@ -48,7 +57,7 @@ type Logind struct {
 func NewLogind(groups []Group, conf string) *Logind { return &Logind{need: total(groups), conf: conf} }
 
 // Await implements Inhibitor. A lock that is held is kept whatever fails: logind may be waiting for it. Logind is then asked
-// again for as long as a shutdown takes.
+// again for as long as a shutdown takes. A ShortDelay is returned once.
 func (l *Logind) Await(ctx context.Context, was bool) (bool, error) {
 	l.awaiting.Lock()
 	defer l.awaiting.Unlock()
@@ -60,6 +69,16 @@ func (l *Logind) Await(ctx context.Context, was bool) (bool, error) {
 				return l.under, nil
 			}
 			err = l.hold(ctx)
+		}
+		if err == nil && l.short != nil {
+			if !l.reported {
+				l.reported = true
+				return was, ShortDelay{l.short}
+			}
+			if limit, err := l.limit(ctx); err == nil && limit >= l.need {
+				l.short, l.reported = nil, false
+				return was, nil
+			}
 		}
 		switch {
 		case err == nil:
@@ -108,19 +127,20 @@ func (l *Logind) ask(ctx context.Context) error {
 	return err
 }
 
-// hold takes the lock unless it is held or a shutdown is in progress. The caller holds awaiting.
+// hold takes the lock unless it is held or a shutdown is in progress. If the limit of delays cannot be raised, a shutdown waits for
+// a part of the time, which is more than nothing. The caller holds awaiting.
 func (l *Logind) hold(ctx context.Context) error {
 	if l.under || l.holds() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout+reloadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout+time.Duration(len(dropIns))*reloadTimeout)
 	defer cancel()
 	limit, err := l.limit(ctx)
-	if err == nil && limit < l.need {
-		err = l.raise(ctx, limit)
-	}
 	if err != nil {
 		return err
+	}
+	if l.short, l.reported = nil, false; limit < l.need {
+		l.short = l.raise(ctx, limit)
 	}
 	var fd dbus.UnixFD
 	err = l.conn.Object(login1, loginPath).CallWithContext(ctx, manager+".Inhibit", 0, "shutdown", "playlet",
@@ -174,28 +194,40 @@ func (l *Logind) raise(ctx context.Context, limit time.Duration) error {
 		return failed(err)
 	}
 	text := fmt.Sprintf("# Written by playlet, for its shutdown grace periods.\n[Login]\nInhibitDelayMaxSec=%d\n", seconds)
-	if err := atomicfile.WriteFile(filepath.Join(l.conf, dropIn), []byte(text), 0o644); err != nil {
-		return failed(err)
+	for _, name := range dropIns {
+		if err := atomicfile.WriteFile(filepath.Join(l.conf, name), []byte(text), 0o644); err != nil {
+			return failed(err)
+		}
+		if applied, err := l.reload(ctx); err != nil {
+			return failed(err)
+		} else if applied {
+			return nil
+		}
 	}
+	return failed(errors.New("logind did not apply the file"))
+}
+
+// reload has logind read its configuration, and reports whether its limit suffices then.
+func (l *Logind) reload(ctx context.Context) (bool, error) {
 	err := l.conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1").CallWithContext(ctx,
 		"org.freedesktop.systemd1.Manager.KillUnit", 0, "systemd-logind.service", "all", int32(syscall.SIGHUP)).Err
 	if err != nil {
-		return failed(err)
+		return false, err
 	}
 	for until := time.Now().Add(reloadTimeout); ; {
 		now, err := l.limit(ctx)
 		switch {
 		case err != nil:
-			return failed(err)
+			return false, err
 		case now >= l.need:
-			return nil
+			return true, nil
 		case time.Now().After(until):
-			return failed(errors.New("logind did not apply the file"))
+			return false, nil
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return failed(ctx.Err())
+			return false, ctx.Err()
 		}
 	}
 }

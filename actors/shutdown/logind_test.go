@@ -1,8 +1,10 @@
 package shutdown
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +21,8 @@ import (
 type logind struct {
 	conn      *dbus.Conn
 	conf      string
-	takes     bool // it applies drop-ins
+	takes     bool   // it applies drop-ins
+	last      string // the drop-in that counts; empty: the kubelet's
 	mu        sync.Mutex
 	preparing bool
 	fails     int        // answers about the shutdown that fail
@@ -111,7 +114,10 @@ func (l *logind) Inhibit(what, _, _, mode string) (dbus.UnixFD, *dbus.Error) {
 func (l *logind) KillUnit(unit, _ string, signal int32) *dbus.Error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	data, err := os.ReadFile(filepath.Join(l.conf, "99-kubelet.conf"))
+	data, err := os.ReadFile(filepath.Join(l.conf, cmp.Or(l.last, "99-kubelet.conf")))
+	if errors.Is(err, fs.ErrNotExist) && l.last != "" {
+		return nil
+	}
 	if err != nil || unit != "systemd-logind.service" || signal != 1 {
 		return dbus.MakeFailedError(errors.New("not so"))
 	}
@@ -212,9 +218,37 @@ func TestWhatLogindLacksIsSaid(t *testing.T) {
 	t.Run("a higher limit", func(t *testing.T) {
 		l := startLogind(t, 5*time.Second)
 		l.takes = false
-		_, err := NewLogind(thirty, l.conf).Await(t.Context(), false)
-		if err == nil || !strings.Contains(err.Error(), "set InhibitDelayMaxSec=30 in a file of "+l.conf) {
+		in := NewLogind(thirty, l.conf)
+		t.Cleanup(func() { must(t, in.Close()) })
+		_, err := in.Await(t.Context(), false)
+		if _, short := errors.AsType[ShortDelay](err); !short || !strings.Contains(err.Error(), "set InhibitDelayMaxSec=30 in a file of "+l.conf) {
 			t.Error(err)
+		}
+		if l.held() != 1 {
+			t.Error("a shutdown does not wait at all") // as with a kubelet
+		}
+		l.mu.Lock()
+		l.limit = 30_000_000 // the administrator has followed the advice
+		l.mu.Unlock()
+		if under, err := in.Await(t.Context(), false); under || err != nil {
+			t.Error(under, err)
+		}
+		l.prepares(t, true)
+		if under, err := in.Await(t.Context(), false); !under || err != nil {
+			t.Error(under, err)
+		}
+	})
+	t.Run("a file that sorts behind the kubelet's", func(t *testing.T) { // kubernetes/kubernetes#102818
+		l := startLogind(t, 5*time.Second)
+		l.last = "zz-playlet.conf"
+		in := NewLogind(thirty, l.conf)
+		t.Cleanup(func() { must(t, in.Close()) })
+		prepare(t.Context(), t, in)
+		if in.short != nil || l.held() != 1 || l.limit != 30_000_000 {
+			t.Error(in.short, l.held(), l.limit)
+		}
+		if "zz-playlet.conf" <= "unattended-upgrades-logind-maxdelay.conf" {
+			t.Error("it does not sort last")
 		}
 	})
 	t.Run("itself", func(t *testing.T) {

@@ -11,6 +11,7 @@ package shutdown
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -23,7 +24,7 @@ import (
 // Inhibitor delays the shutdown of the machine; *Logind does.
 type Inhibitor interface {
 	// Await blocks until the state differs from was, and returns whether a shutdown is in progress. At the end of ctx it
-	// returns was. Without a shutdown, it holds the lock that delays the next one.
+	// returns was. Without a shutdown, it holds the lock that delays the next one. With a ShortDelay it holds the lock, too.
 	Await(ctx context.Context, was bool) (bool, error)
 	// Release lets the shutdown go on. That it does already is no error.
 	Release() error
@@ -139,12 +140,18 @@ func (a *actor) await(ctx supervisors.Context) {
 }
 
 func (a *actor) onObserved(ctx supervisors.Context, m observed) {
+	if short, is := errors.AsType[ShortDelay](m.err); is {
+		ctx.Log().Warn("a shutdown of the machine may not wait long enough for pods", "reason", short)
+		a.opts.State.store("a shutdown of the machine may not wait long enough for pods: " + short.Error())
+		a.await(ctx)
+		return
+	}
 	if m.err != nil {
 		if text := m.err.Error(); text != a.reported {
 			ctx.Log().Warn("graceful node shutdown is not possible: a shutdown of the machine does not wait for pods", "reason",
 				text)
 			a.reported = text
-			a.opts.State.store(text)
+			a.opts.State.store("a shutdown of the machine does not wait for pods: " + text)
 		}
 		ctx.After(retryAfter, awaitDue{})
 		return

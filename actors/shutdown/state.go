@@ -73,14 +73,14 @@ func (a *actor) keepTimes(ctx supervisors.Context, began, ended time.Time) {
 	}})
 }
 
-// State holds the reason why shutdowns are not delayed, for readers that must not wait for the actor. The zero value has
+// State holds the reason why shutdowns are not delayed, or not for long enough, for readers that must not wait for the actor. The zero value has
 // none. Safe for concurrent use.
 type State struct{ p atomic.Pointer[string] }
 
 // Problems is that as sentences.
 func (s *State) Problems() []string {
 	if p := s.p.Load(); p != nil && *p != "" {
-		return []string{"a shutdown of the machine does not wait for pods: " + *p}
+		return []string{*p}
 	}
 	return nil
 }

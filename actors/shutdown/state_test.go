@@ -1,6 +1,7 @@
 package shutdown
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -69,5 +70,21 @@ func TestWhatLogindLacksIsInHealth(t *testing.T) {
 	r.works(await)
 	if got := state.Problems(); len(got) > 0 {
 		t.Errorf("when it is back: %q", got)
+	}
+}
+
+// A delay that is too short is in health, and a shutdown is still awaited.
+func TestShortDelayIsInHealth(t *testing.T) {
+	r, state := begin(t), &State{}
+	r.login.err = ShortDelay{errors.New("30s at most")}
+	r.Kit = supervisortest.New(t, messages.Shutdown, New(Options{Groups: twoGroups, Inhibitor: r.login, Board: r.board, State: state})(""))
+	r.works(await)
+	if got := state.Problems(); len(got) != 1 || got[0] != "a shutdown of the machine may not wait long enough for pods: 30s at most" {
+		t.Errorf("%q", got)
+	}
+	r.login.err = nil
+	r.works(await) // no pause
+	if got := state.Problems(); len(got) > 0 {
+		t.Errorf("when it is long enough: %q", got)
 	}
 }
