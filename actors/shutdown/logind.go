@@ -27,8 +27,8 @@ const (
 )
 
 // dropIns are the files that raise the limit of delays, in the order of the tries. The first is the kubelet's, which it replaces
-// where either raises the limit. The last name among all files counts (logind.conf.d(5)): unattended-upgrades of Debian and Ubuntu
-// has one behind the kubelet's, with 30 s (kubernetes/kubernetes#102818).
+// where either raises the limit. The last name among all files counts (logind.conf.d(5)): unattended-upgrades of Debian has one
+// behind the kubelet's, with 30 s (kubernetes/kubernetes#102818).
 var dropIns = []string{"99-kubelet.conf", "zz-playlet.conf"}
 
 // ShortDelay is the error of an inhibitor that delays a shutdown, but not for as long as pods may need.
@@ -127,8 +127,8 @@ func (l *Logind) ask(ctx context.Context) error {
 	return err
 }
 
-// hold takes the lock unless it is held or a shutdown is in progress. If the limit of delays cannot be raised, a shutdown waits for
-// a part of the time, which is more than nothing. The caller holds awaiting.
+// hold takes the lock unless it is held or a shutdown is in progress. If the limit of delays cannot be raised, a shutdown waits
+// for a part of the time, which is more than nothing. The caller holds awaiting.
 func (l *Logind) hold(ctx context.Context) error {
 	if l.under || l.holds() {
 		return nil

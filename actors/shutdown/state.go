@@ -73,8 +73,8 @@ func (a *actor) keepTimes(ctx supervisors.Context, began, ended time.Time) {
 	}})
 }
 
-// State holds the reason why shutdowns are not delayed, or not for long enough, for readers that must not wait for the actor. The zero value has
-// none. Safe for concurrent use.
+// State holds the reason why shutdowns are not delayed, or not for long enough, for readers that must not wait for the actor.
+// The zero value has none. Safe for concurrent use.
 type State struct{ p atomic.Pointer[string] }
 
 // Problems is that as sentences.

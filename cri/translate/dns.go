@@ -91,8 +91,8 @@ func NewDNSConfig(pod *v1.Pod, facts DNSFacts) (*runtimeapi.DNSConfig, []DNSWarn
 	return config, append(warnings, cutToLimits(config)...)
 }
 
-// withoutZones omits nameservers with a zone, like fe80::1%eth0 (RFC 4007, 11.2): it names an interface of the node, which a pod's
-// own network lacks or has for another one (kubernetes/kubernetes#140880).
+// withoutZones omits nameservers with a zone, like fe80::1%eth0 (RFC 4007, 11.2): it names an interface of the node, which a
+// pod's own network lacks or has for another one (kubernetes/kubernetes#140880).
 func withoutZones(servers []string) (kept []string, warnings []DNSWarning) {
 	var omitted []string
 	for _, server := range servers {

@@ -87,8 +87,8 @@ func (r Refusal) Refused() bool { return r.Reason != "" }
 // StatusMessage is the message as a refused pod's status has it.
 func (r Refusal) StatusMessage() string { return rejected + r.Message }
 
-// OfNode reports whether the refusal depends on the labels or taints of the API server's Node, or on a resource that only the Node
-// may have.
+// OfNode reports whether the refusal depends on the labels or taints of the API server's Node, or on a resource that only the
+// Node may have.
 func OfNode(r Refusal) bool {
 	name, short := strings.CutPrefix(r.Reason, ReasonOutOf)
 	return r.Reason == ReasonNodeAffinity || r.Reason == ReasonTaintToleration || short && Extended(v1.ResourceName(name))

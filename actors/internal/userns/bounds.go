@@ -94,8 +94,8 @@ func boundsOf(users, groups string, idsPerPod uint32) (Range, error) {
 		return Range{}, fmt.Errorf("the range of user %s in %s has %d IDs: it must have a multiple of %d", Account, files,
 			bounds.Length, idsPerPod)
 	case bounds.end() >= 1<<32:
-		return Range{}, fmt.Errorf("the range of user %s in %s reaches ID 4294967295, which the kernel does not map: end it below "+
-			"%d", Account, files, 1<<32-uint64(idsPerPod))
+		return Range{}, fmt.Errorf("the range of user %s in %s reaches ID 4294967295, which the kernel does not map: end it "+
+			"below %d", Account, files, 1<<32-uint64(idsPerPod))
 	}
 	return bounds, nil
 }

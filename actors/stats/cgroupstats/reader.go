@@ -32,8 +32,8 @@ var Metrics = sync.OnceValue(func() container.MetricSet {
 	return MetricsFor(hasPressure("/sys/fs/cgroup"))
 })
 
-// hasPressure reports whether the kernel measures pressure. Kernels before 6.1 have the files also with psi=0, the default of some
-// distributions, and then refuse to read them.
+// hasPressure reports whether the kernel measures pressure. Kernels before 6.1 have the files also with psi=0, the default of
+// some distributions, and then refuse to read them.
 func hasPressure(hierarchy string) bool {
 	_, err := os.ReadFile(filepath.Join(hierarchy, "cpu.pressure"))
 	return err == nil

@@ -79,8 +79,8 @@ func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) 
 		"PersistentVolume %s is of a kind that is not supported: csi, what became csi, nfs, local and hostPath are", pv.Name)
 }
 
-// mountsReadOnly reports whether the one mount of a claim in the pod is read-only: all volumes with the claim are. Containers mount
-// each volume as it requests.
+// mountsReadOnly reports whether the one mount of a claim in the pod is read-only: all volumes with the claim are. Containers
+// mount each volume as it requests.
 func mountsReadOnly(pod *v1.Pod, claim string) bool {
 	return !slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool {
 		own := v.PersistentVolumeClaim
