@@ -217,7 +217,9 @@ func TestAShutdownThatBeganBefore(t *testing.T) {
 func TestWhatLogindLacksIsSaid(t *testing.T) {
 	t.Run("a higher limit", func(t *testing.T) {
 		l := startLogind(t, 5*time.Second)
+		l.mu.Lock()
 		l.takes = false
+		l.mu.Unlock()
 		in := NewLogind(thirty, l.conf)
 		t.Cleanup(func() { must(t, in.Close()) })
 		_, err := in.Await(t.Context(), false)
@@ -240,12 +242,14 @@ func TestWhatLogindLacksIsSaid(t *testing.T) {
 	})
 	t.Run("a file that sorts behind the kubelet's", func(t *testing.T) { // kubernetes/kubernetes#102818
 		l := startLogind(t, 5*time.Second)
+		l.mu.Lock()
 		l.last = "zz-playlet.conf"
+		l.mu.Unlock()
 		in := NewLogind(thirty, l.conf)
 		t.Cleanup(func() { must(t, in.Close()) })
 		prepare(t.Context(), t, in)
-		if in.short != nil || l.held() != 1 || l.limit != 30_000_000 {
-			t.Error(in.short, l.held(), l.limit)
+		if in.short != nil || l.held() != 1 { // the limit suffices
+			t.Error(in.short, l.held())
 		}
 		if "zz-playlet.conf" <= "unattended-upgrades-logind-maxdelay.conf" {
 			t.Error("it does not sort last")
