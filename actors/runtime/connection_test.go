@@ -3,6 +3,7 @@ package runtime
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/cri"
@@ -169,5 +171,21 @@ func TestPodsAreToldHowLongItWasAway(t *testing.T) {
 	}
 	if got < 11*time.Second || got > 11*time.Second+2*statusPeriod {
 		t.Errorf("away for %s, want 11s and at most two checks more", got)
+	}
+}
+
+// The order of handlers is the same whatever the runtime's: containerd's differs each time, and each change would be a write of the
+// Node (kubernetes/kubernetes#135358).
+func TestDescribe_OrderOfHandlers(t *testing.T) {
+	var got [2]Snapshot
+	for i, names := range [][]string{{"", "kata", "runc"}, {"runc", "", "kata"}} {
+		reply := &runtimeapi.StatusResponse{}
+		for _, name := range names {
+			reply.RuntimeHandlers = append(reply.RuntimeHandlers, &runtimeapi.RuntimeHandler{Name: name})
+		}
+		got[i].describe(&runtimeapi.VersionResponse{}, reply)
+	}
+	if !reflect.DeepEqual(got[0].Handlers, got[1].Handlers) {
+		t.Errorf("%v and %v", got[0].Handlers, got[1].Handlers)
 	}
 }

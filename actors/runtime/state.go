@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -91,6 +93,8 @@ func (s *Snapshot) describe(version *runtimeapi.VersionResponse, status *runtime
 			h.GetName(), h.GetFeatures().GetRecursiveReadOnlyMounts(), h.GetFeatures().GetUserNamespaces(),
 		})
 	}
+	// containerd lists them in another order each time, and each order would be a change of the Node.
+	slices.SortFunc(s.Handlers, func(x, y Handler) int { return strings.Compare(x.Name, y.Name) })
 	s.NetworkReady, s.NetworkReason = true, ""
 	if c := condition(status, runtimeapi.NetworkReady); c != nil && !c.GetStatus() {
 		s.NetworkReady, s.NetworkReason = false, conditionText(c)
