@@ -3,7 +3,7 @@
 //
 // Each machine writes to an overlay of its release's image, which e2e/parts/install makes, and which is never changed. Commands
 // run over ssh. The guest reaches the loopback interface of this process's network namespace as HostAddress; machines of one
-// Network reach each other at their Address. This process reaches the ports of Options.Ports of a machine without one.
+// Network reach each other at their Address. This process reaches the ports of Options.Ports there, too.
 //
 //	m := machine.Boot(t, machine.Options{Release: install.Bookworm})
 //	out := m.Must("systemctl is-system-running --wait")

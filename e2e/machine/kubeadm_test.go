@@ -4,6 +4,8 @@ package machine_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,7 +18,7 @@ import (
 )
 
 // kubeadmTimeouts are longer than kubeadm's defaults: emulated machines are slow.
-const kubeadmTimeouts = "timeouts: {controlPlaneComponentHealthCheck: 30m, kubeletHealthCheck: 30m, kubernetesAPICall: 30m, tlsBootstrap: 30m, discovery: 30m}\n"
+const kubeadmTimeouts = "timeouts: {controlPlaneComponentHealthCheck: 30m, kubeletHealthCheck: 30m, kubernetesAPICall: 30m, tlsBootstrap: 30m, discovery: 30m, upgradeManifests: 30m}\n"
 
 // kubeadmNode is a machine with the agent's package and kubeadm.
 type kubeadmNode struct {
@@ -95,6 +97,53 @@ func (n *kubeadmNode) packKubelet() {
 	n.write(root+"/DEBIAN/control", "Package: kubelet\nVersion: "+strings.TrimPrefix(kubeimages.Version, "v")+
 		"\nArchitecture: amd64\nMaintainer: none\nDescription: kubelet\n")
 	n.Must("install -D -m 755 /srv/files/kubelet " + root + "/usr/bin/kubelet && dpkg-deb -Znone --build " + root + " /root/kubelet.deb")
+}
+
+// handOver gives the node to the real kubelet of packKubelet and back, by packages and by the agent's own commands. undisturbed
+// runs commands, after which an agent of a version has the node.
+func (n *kubeadmNode) handOver(undisturbed func(version string, commands ...string)) {
+	n.t.Helper()
+	const reload, restart = "systemctl daemon-reload", "systemctl restart kubelet.service"
+	undisturbed(kubeimages.Version, "dpkg -i /root/kubelet.deb", reload, restart)
+	undisturbed(n.version, "playlet install --replace-kubelet")
+	undisturbed(kubeimages.Version, "playlet uninstall")
+	undisturbed(n.version, "dpkg -r kubelet", reload, restart)
+}
+
+// undisturbed runs commands, after which another process has the node: an agent of a version. await runs kubectl.
+func (n *kubeadmNode) undisturbed(await func(string, func(string) bool) string, version string, commands ...string) {
+	n.t.Helper()
+	const process = "systemctl show -p MainPID kubelet.service"
+	pid := n.Must(process)
+	for _, command := range commands {
+		n.screen(command)
+	}
+	if now := n.Must(process); now == pid {
+		n.t.Errorf("after %q the service has %s, as before", commands, now)
+	}
+	heartbeat := "kubectl get lease -n kube-node-lease " + n.Name + " -o jsonpath='{.spec.renewTime}'"
+	old := await(heartbeat, func(out string) bool { return strings.Contains(out, "Z") })
+	await(heartbeat, func(out string) bool { return out != old })
+	await(n.node(), func(out string) bool { return out == version+" True" })
+}
+
+// node is a command for the version of the node's agent, and whether the node is ready.
+func (n *kubeadmNode) node() string {
+	return `kubectl get node ` + n.Name + ` -o jsonpath='{.status.nodeInfo.kubeletVersion} {.status.conditions[?(@.type=="Ready")].status}'`
+}
+
+// served returns the certificate that a port of the guest shows.
+func (n *kubeadmNode) served(port string) (*x509.Certificate, error) {
+	raw, err := n.Dial(n.t.Context(), "tcp", "127.0.0.1:"+port)
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close() //nolint:errcheck // nothing was written
+	conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true})
+	if err := conn.HandshakeContext(n.t.Context()); err != nil {
+		return nil, err
+	}
+	return conn.ConnectionState().PeerCertificates[0], nil
 }
 
 // fails checks that commands fail.

@@ -5,15 +5,19 @@ package machine_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -35,6 +39,10 @@ apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 kubernetesVersion: ` + kubeimages.Version + `
 networking: {podSubnet: 10.244.0.0/16}
+---
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+serverTLSBootstrap: true
 `
 
 const kubeadmJoin = `apiVersion: kubeadm.k8s.io/v1beta4
@@ -76,7 +84,7 @@ type kubeadmControl struct {
 func newKubeadmControl(t *testing.T, n *kubeadmNode, valid time.Duration) *kubeadmControl {
 	t.Helper()
 	c := &kubeadmControl{t: t, log: n.log, kubeadm: n.parts.Kubeadm,
-		Cluster: cluster.Start(t, "--enable-bootstrap-token-auth")}
+		Cluster: cluster.Start(t, "--enable-bootstrap-token-auth", "--kubelet-certificate-authority=ca.crt")}
 	// The controller manager makes the account again, with a token in pods.
 	err := c.Admin.CoreV1().ServiceAccounts("default").Delete(t.Context(), "default", metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -90,21 +98,10 @@ func newKubeadmControl(t *testing.T, n *kubeadmNode, valid time.Duration) *kubea
 		t.Fatal(err)
 	}
 	file := func(name string) string { return filepath.Join(c.Dir, name) }
-	manager := &daemon.Daemon{Name: "kube-controller-manager", Log: file("kube-controller-manager.log")}
-	if err := manager.Start(exec.Command(n.parts.ControllerManager, "--kubeconfig="+config, "--leader-elect=false", "--bind-address=127.0.0.1",
+	c.start(n.parts.ControllerManager, "--kubeconfig="+config, "--leader-elect=false", "--bind-address=127.0.0.1",
 		"--controllers=*,bootstrap-signer-controller,token-cleaner-controller", "--use-service-account-credentials",
 		"--root-ca-file="+c.CAFile, "--service-account-private-key-file="+file("sa.key"), "--cluster-signing-duration="+valid.String(),
-		"--cluster-signing-cert-file="+c.CAFile, "--cluster-signing-key-file="+file("ca.key"))); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("last lines of %s:\n%s", manager.Name, manager.Last(40))
-		}
-		if err := manager.End(syscall.SIGTERM); err != nil {
-			t.Error(err)
-		}
-	})
+		"--cluster-signing-cert-file="+c.CAFile, "--cluster-signing-key-file="+file("ca.key"))
 	server, err := url.Parse(c.URL())
 	if err == nil {
 		err = os.WriteFile(file("kubeadm.yaml"), []byte(strings.Replace(kubeadmHost, "PORT", server.Port(), 1)), 0o600)
@@ -116,6 +113,47 @@ func newKubeadmControl(t *testing.T, n *kubeadmNode, valid time.Duration) *kubea
 		c.screen("kubeadm init phase " + phase + " --config kubeadm.yaml --kubeconfig " + filepath.Base(c.kubeconfig))
 	}
 	return c
+}
+
+// start starts a program of the control plane, until the test ends.
+func (c *kubeadmControl) start(program string, args ...string) {
+	c.t.Helper()
+	name := filepath.Base(program)
+	d := &daemon.Daemon{Name: name, Log: filepath.Join(c.Dir, name+".log")}
+	if err := d.Start(exec.Command(program, args...)); err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() {
+		if c.t.Failed() {
+			c.t.Logf("last lines of %s:\n%s", name, d.Last(40))
+		}
+		if err := d.End(syscall.SIGTERM); err != nil {
+			c.t.Error(err)
+		}
+	})
+}
+
+// join joins a node, whose service is enabled, with further lines of the JoinConfiguration.
+func (c *kubeadmControl) join(n *kubeadmNode, more string) {
+	c.t.Helper()
+	_, text, _ := strings.Cut(c.screen("kubeadm token create --print-join-command"), "kubeadm join ") // after warnings
+	join := strings.Fields(text)
+	if len(join) != 5 {
+		c.t.Fatalf("the arguments of kubeadm join are %q", join)
+	}
+	n.write("/etc/kubeadm.yaml", strings.NewReplacer("SERVER", join[0], "TOKEN", join[2], "HASH", join[4]).Replace(kubeadmJoin)+more)
+	n.screen("systemctl enable kubelet.service")
+	n.screen("cat /etc/kubeadm.yaml")
+	n.screen("kubeadm join --config /etc/kubeadm.yaml")
+}
+
+// apply writes objects to a file, and applies it.
+func (c *kubeadmControl) apply(objects string) {
+	c.t.Helper()
+	if err := os.WriteFile(filepath.Join(c.Dir, "pod.yaml"), []byte(objects), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	c.screen("kubectl apply -f pod.yaml")
 }
 
 // run runs a command of the shell beside the control plane.
@@ -166,9 +204,42 @@ func (c *kubeadmControl) await(command string, good func(string) bool) string {
 	}
 }
 
+// servingRequest waits for an open request of a node for a serving certificate, and returns its name.
+func (c *kubeadmControl) servingRequest(ctx context.Context, node string) (string, error) {
+	for {
+		open, err := c.OpenRequests(ctx, node, certificatesv1.KubeletServingSignerName)
+		if err == nil && len(open) > 0 {
+			return open[0].Name, nil
+		}
+		select {
+		case <-ctx.Done():
+			return "", fmt.Errorf("%s has no open request: %w, %w", node, ctx.Err(), err)
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// approveServing approves the requests of a node for serving certificates, until the test ends.
+func (c *kubeadmControl) approveServing(node string) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(c.t.Context()))
+	var approver sync.WaitGroup
+	approver.Go(func() {
+		for ctx.Err() == nil {
+			if name, err := c.servingRequest(ctx, node); err == nil {
+				_, _ = c.run(ctx, "kubectl certificate approve "+name) // an error is repeated
+			}
+		}
+	})
+	c.t.Cleanup(func() {
+		cancel()
+		approver.Wait()
+	})
+}
+
 // An unmodified kubeadm joins a Debian machine, on which the agent's package is installed, to a cluster: discovery, the node's
-// first certificate, a node that is ready with a CNI configuration, a pod with logs and exec, the rotation of the certificate,
-// upgrade, drain and reset. The real kubelet has the node in between.
+// first certificates, a node that is ready with a CNI configuration, a pod with logs and exec, the rotation of the certificates,
+// upgrade, drain and reset. The real kubelet has the node in between. The server trusts serving certificates of its authority
+// only.
 func TestKubeadmJoin(t *testing.T) { machine.Each(t, testKubeadmJoin) }
 
 func testKubeadmJoin(t *testing.T, release install.Release) {
@@ -180,16 +251,8 @@ func testKubeadmJoin(t *testing.T, release install.Release) {
 		return func(out string) bool { return strings.Contains(out, want) }
 	}
 
-	_, text, _ := strings.Cut(c.screen("kubeadm token create --print-join-command"), "kubeadm join ") // after warnings
-	join := strings.Fields(text)
-	if len(join) != 5 {
-		t.Fatalf("the arguments of kubeadm join are %q", join)
-	}
-	n.write("/etc/kubeadm.yaml", strings.NewReplacer("SERVER", join[0], "TOKEN", join[2], "HASH", join[4]).Replace(kubeadmJoin))
-	n.screen("systemctl enable kubelet.service")
-	n.screen("cat /etc/kubeadm.yaml")
-	n.screen("kubeadm join --config /etc/kubeadm.yaml")
-	node := `kubectl get node ` + n.Name + ` -o jsonpath='{.status.nodeInfo.kubeletVersion} {.status.conditions[?(@.type=="Ready")].status}'`
+	c.join(n, "")
+	node := n.node()
 	c.await(node, is(n.version+" False")) // without a CNI configuration
 	c.screen("kubectl get nodes -o wide")
 	n.write("/etc/cni/net.d/10-pods.conflist", podNetwork)
@@ -201,12 +264,24 @@ func testKubeadmJoin(t *testing.T, release install.Release) {
 	n.fails("test -e /etc/kubernetes/bootstrap-kubelet.conf")
 
 	c.await("kubectl get serviceaccount default", has("default"))
-	if err := os.WriteFile(filepath.Join(c.Dir, "pod.yaml"), []byte(joinedPod), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c.screen("kubectl apply -f pod.yaml")
+	c.apply(joinedPod)
 	c.await("kubectl get pod shell -o jsonpath='{.status.phase}'", is("Running"))
 	c.screen("kubectl get pods -A -o wide")
+	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
+	defer cancel()
+	request, err := c.servingRequest(ctx, n.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Await(commandLimit, "playlet explain node", func(out string) bool { return strings.Contains(out, "kubectl certificate approve "+request) })
+	if _, err := n.served("10250"); err == nil {
+		t.Error("port 10250 shows a certificate before one is issued")
+	}
+	if out, err := c.run(ctx, "kubectl logs shell"); err == nil {
+		t.Errorf("there are logs without a serving certificate:\n%s", out)
+	}
+	c.screen("kubectl certificate approve " + request)
+	c.approveServing(n.Name)
 	for command, want := range map[string]string{
 		"kubectl logs shell":                                                     "started",
 		"kubectl exec shell -- cat /greeting/word":                               "hello",
@@ -219,22 +294,17 @@ func testKubeadmJoin(t *testing.T, release install.Release) {
 	c.screen("kubectl logs shell")
 	c.screen("kubectl exec shell -- cat /greeting/word")
 
+	serving, err := n.served("10250")
+	if err != nil || !slices.ContainsFunc(serving.IPAddresses, net.ParseIP(n.Address).Equal) {
+		t.Errorf("port 10250 shows %+v, %v; want a certificate for %s", serving, err, n.Address)
+	}
+
 	tasks, pod := n.Tasks(), "kubectl get pod shell -o jsonpath='{.metadata.uid} {.status.containerStatuses[0].restartCount}'"
 	same := is(c.screen(pod))
 	// undisturbed runs commands, after which an agent of a version has the node, and the pod its containers.
 	undisturbed := func(version string, commands ...string) {
 		t.Helper()
-		pid := n.Must("systemctl show -p MainPID kubelet.service")
-		for _, command := range commands {
-			n.screen(command)
-		}
-		if now := n.Must("systemctl show -p MainPID kubelet.service"); now == pid {
-			t.Errorf("after %q the service has %s, as before", commands, now)
-		}
-		heartbeat := "kubectl get lease -n kube-node-lease " + n.Name + " -o jsonpath='{.spec.renewTime}'"
-		old := c.await(heartbeat, has("Z"))
-		c.await(heartbeat, func(out string) bool { return out != old })
-		c.await(node, is(version+" True"))
+		n.undisturbed(c.await, version, commands...)
 		c.await("kubectl exec shell -- cat /greeting/word", has("hello"))
 		c.await(pod, same)
 		if now := n.Tasks(); now != tasks {
@@ -243,11 +313,7 @@ func testKubeadmJoin(t *testing.T, release install.Release) {
 	}
 	undisturbed(n.version, "kubeadm upgrade node", "systemctl restart kubelet.service")
 	n.packKubelet()
-	const reload, restart = "systemctl daemon-reload", "systemctl restart kubelet.service"
-	undisturbed(kubeimages.Version, "dpkg -i /root/kubelet.deb", reload, restart)
-	undisturbed(n.version, "playlet install --replace-kubelet")
-	undisturbed(kubeimages.Version, "playlet uninstall")
-	undisturbed(n.version, "dpkg -r kubelet", reload, restart)
+	n.handOver(undisturbed)
 	c.screen("kubectl get nodes -o wide")
 
 	first := n.Must(current)
@@ -262,6 +328,16 @@ func testKubeadmJoin(t *testing.T, release install.Release) {
 			used[r.Credential()] = true
 		}
 	}
+	for begun := time.Now(); ; time.Sleep(500 * time.Millisecond) {
+		now, err := n.served("10250")
+		if err == nil && !now.Equal(serving) {
+			break
+		}
+		if time.Since(begun) > commandLimit {
+			t.Fatalf("port 10250 shows no new certificate, %v", err)
+		}
+	}
+	c.await("kubectl exec shell -- cat /greeting/word", has("hello"))
 	n.screen("ls -l /var/lib/kubelet/pki")
 	c.screen("kubectl get csr")
 

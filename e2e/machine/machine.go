@@ -50,8 +50,8 @@ type Options struct {
 	Network *Network
 	// Kernel are further words of the kernel's command line.
 	Kernel string
-	// Ports are ports of the guest that programs of this network namespace reach at the guest's address in QEMU's user network.
-	// One machine at a time can have any.
+	// Ports are ports of the guest that programs of this network namespace reach at the guest's Address. One machine without a
+	// Network at a time can have any.
 	Ports []int
 }
 
@@ -173,7 +173,7 @@ func (m *Machine) Start(ctx context.Context) error {
 	m.port = port
 	if len(m.options.Ports) > 0 {
 		// Connections come from the loopback address, which QEMU replaces: the guest rejects those from its own.
-		route := exec.CommandContext(ctx, "ip", "route", "replace", "local", userAddress, "dev", "lo", "src", "127.0.0.1")
+		route := exec.CommandContext(ctx, "ip", "route", "replace", "local", m.Address, "dev", "lo", "src", "127.0.0.1")
 		if out, err := route.CombinedOutput(); err != nil {
 			return fmt.Errorf("the address of %s: %w: %s", m.Name, err, out)
 		}
@@ -219,7 +219,7 @@ func (m *Machine) arguments() []string {
 	line := "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off loglevel=4 systemd.hostname=" + m.Name + " " + m.options.Kernel
 	outside := fmt.Sprintf("user,id=outside,hostfwd=tcp:127.0.0.1:%d-:22", m.port)
 	for _, port := range m.options.Ports {
-		outside += fmt.Sprintf(",hostfwd=tcp:%s:%d-:%d", userAddress, port, port)
+		outside += fmt.Sprintf(",hostfwd=tcp:%s:%d-:%d", m.Address, port, port)
 	}
 	args := []string{"-M", "q35", "-accel", accel, "-cpu", cpu, "-smp", strconv.Itoa(m.options.CPUs), "-m", strconv.Itoa(m.options.Memory),
 		"-nodefaults", "-no-user-config", "-display", "none", "-qmp", "unix:" + m.in("qmp") + ",server=on,wait=off",

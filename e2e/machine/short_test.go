@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/playlet-dev/playlet/e2e/machine"
+	"github.com/playlet-dev/playlet/e2e/parts/install"
 )
 
 // reports is a server that pods report to, by the address that the guest has of it.
@@ -49,8 +50,16 @@ func (r *reports) lingering(name string, seconds int) string {
 // The package is installed on a Debian with systemd and cgroup v2. Pods of each class run in their slices, a restart of the agent
 // leaves them alone, and a power-off ends them in the order of their priorities, each with its grace.
 func TestShort(t *testing.T) {
+	if len(machine.Releases()) == 0 {
+		testShort(t, install.Bookworm)
+		return
+	}
+	machine.Each(t, testShort)
+}
+
+func testShort(t *testing.T, release install.Release) {
 	r := startReports(t)
-	n := machine.StartNode(t, machine.Options{})
+	n := machine.StartNode(t, machine.Options{Release: release})
 	n.Configure("shutdownGracePeriod: 60s\nshutdownGracePeriodCriticalPods: 30s")
 	const resources = "resources: {requests: {cpu: 50m, memory: 32Mi}%s}"
 	n.Pod("guaranteed", r.lingering("guaranteed", 2), "priority: 2000000000",
