@@ -89,6 +89,17 @@ func (c *Cluster) KillAPIServer() error {
 	return c.apiServer.End(syscall.SIGKILL)
 }
 
+// FreezeAPIServer stops the server with SIGSTOP: it accepts connections and answers none, until ThawAPIServer.
+func (c *Cluster) FreezeAPIServer() error {
+	if err := c.own("freezing the server"); err != nil {
+		return err
+	}
+	return c.apiServer.Process().Signal(syscall.SIGSTOP)
+}
+
+// ThawAPIServer undoes FreezeAPIServer.
+func (c *Cluster) ThawAPIServer() error { return c.apiServer.Process().Signal(syscall.SIGCONT) }
+
 // RestartAPIServer is KillAPIServer and StartAPIServer.
 func (c *Cluster) RestartAPIServer() error {
 	if err := c.KillAPIServer(); err != nil {

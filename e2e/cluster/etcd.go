@@ -35,6 +35,17 @@ func (c *Cluster) startEtcd() error {
 	})
 }
 
+// KillEtcd kills etcd with SIGKILL and reaps it.
+func (c *Cluster) KillEtcd() error {
+	if err := c.own("killing etcd"); err != nil {
+		return err
+	}
+	return c.etcd.End(syscall.SIGKILL)
+}
+
+// StartEtcd starts etcd again over the same data, and waits until it answers.
+func (c *Cluster) StartEtcd() error { return c.startEtcd() }
+
 // ask uses etcd's JSON gateway, which spares us its client.
 func (c *Cluster) ask(ctx context.Context, path string, request, into any) error {
 	body, err := json.Marshal(request)
