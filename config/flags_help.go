@@ -49,7 +49,7 @@ func (f *Flags) Help() []FlagGroup {
 	}
 	rest := goneRows()
 	slices.SortFunc(rest, func(a, b flagRow) int { return strings.Compare(a.name, b.name) })
-	add("Accepted, as a kubelet's units carry them, and without effect", rest)
+	add("Accepted because units of a kubelet set them, but without effect", rest)
 	return groups
 }
 

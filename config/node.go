@@ -71,7 +71,7 @@ type Node struct {
 	ImageCredentialProviderConfig string
 	ImageCredentialProviderBinDir string
 
-	// MinimumContainerTTL is the least age of a dead container before it is collected.
+	// MinimumContainerTTL is the minimum age of a dead container before it is collected.
 	MinimumContainerTTL time.Duration
 	// MaxDeadContainersPerContainer is how many dead instances of one container are kept. Negative: no limit.
 	MaxDeadContainersPerContainer int32

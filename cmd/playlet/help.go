@@ -104,14 +104,14 @@ func printRootHelp(w io.Writer, root *cobra.Command, flags *config.Flags) {
 	if len(others) > 0 {
 		fmt.Fprintf(w, "\nOthers: %s\n", strings.Join(others, ", "))
 	}
-	fmt.Fprint(w, "\nFlags of the agent that people set:\n")
+	fmt.Fprint(w, "\nCommon flags of the agent:\n")
 	for _, name := range config.CommonFlags {
 		h := flags.HelpOf(name)
 		usage, _, _ := strings.Cut(h.Usage, ". ")
 		usage, _, _ = strings.Cut(usage, "; ")
 		fmt.Fprintf(w, "  %-37s %s\n", signature(h), usage)
 	}
-	fmt.Fprintln(w, "playlet help flags lists all; playlet COMMAND --help describes a command, with examples.")
+	fmt.Fprintln(w, `"playlet help flags" lists all of them; "playlet COMMAND --help" describes a command, with examples.`)
 }
 
 // signature is a flag with its value.

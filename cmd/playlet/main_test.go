@@ -65,8 +65,8 @@ func TestHelpOfFlags(t *testing.T) {
 		t.Fatalf("%d %s", code, problems)
 	}
 	for _, want := range []string{
-		"\nWhere pods come from:\n  --pod-manifest-path=PATH  [staticPodPath]\n      path of a folder of pod manifests, or of one manifest\n",
-		"\n  --max-open-files=INT  [maxOpenFiles]\n      files the agent may have open (default 1000000)\n",
+		"\nWhere pods come from:\n  --pod-manifest-path=PATH  [staticPodPath]\n      path of a folder of pod manifests, or of a single manifest\n",
+		"\n  --max-open-files=INT  [maxOpenFiles]\n      maximum number of files that the agent may open (default 1000000)\n",
 		"\n  --config=FILE\n", "\n  --v=LEVEL  [logging.verbosity]\n",
 	} {
 		if !strings.Contains(out, want) {

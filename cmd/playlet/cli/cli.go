@@ -118,7 +118,7 @@ const SocketVariable = "PLAYLET_SOCKET"
 // SocketFlag adds the flag of every command that asks the agent.
 func SocketFlag(cmd *cobra.Command, p *string) {
 	cmd.Flags().StringVar(p, "admin-socket", cmp.Or(os.Getenv(SocketVariable), config.DefaultAdminSocket),
-		"Unix `socket` on which the agent is asked; "+SocketVariable+" in the environment sets the default")
+		"Unix `socket` of the agent; the environment variable "+SocketVariable+" sets the default")
 }
 
 // OutputFlag adds -o, with its completion.

@@ -51,10 +51,10 @@ type versions struct {
 	AgentError string `json:"agentError,omitempty"`
 }
 
-const versionExample = `  # This program, and the agent that runs
+const versionExample = `  # This program and the running agent
   playlet version
 
-  # This program alone, asking nobody
+  # Only this program, without asking the agent
   playlet version --client
 
   # For scripts
@@ -64,12 +64,12 @@ func newVersionCommand() *cobra.Command {
 	c := &base.Command{}
 	var alone bool
 	cmd := &cobra.Command{
-		Use: "version", Short: "Print the versions of this program, of the agent and of the runtime", Example: versionExample,
-		Long: `Print the version of this program, the release of Kubernetes that it is tested against and, when the agent runs, the
-versions of the agent and of the container runtime that it uses. An agent that does not run is no error.`,
+		Use: "version", Short: "Print the versions of this program, the agent and the runtime", Example: versionExample,
+		Long: `Print the version of this program, the Kubernetes release that it is tested against and, if the agent is running,
+the versions of the agent and its container runtime. An agent that is not running is not an error.`,
 		Args: cli.NoArguments,
 	}
-	cmd.Flags().BoolVar(&alone, "client", false, "This program's version alone; the agent is not asked")
+	cmd.Flags().BoolVar(&alone, "client", false, "Only print this program's version, without asking the agent")
 	cli.OutputFlag(cmd, &c.Output, "", "json", "yaml")
 	return c.Runs(cmd, func(ctx context.Context, _ []string) error {
 		out := versions{Client: thisVersion()}
@@ -114,12 +114,12 @@ func runtimeLine(r *api.Runtime) string {
 	}
 }
 
-const observatoryLong = `Print the address of the web page that shows this node: its actors, its pods with what explains each, their messages as they
-happen, figures, and chaos where it is enabled. The address has a token in it, and is as secret as a password; only root can
-read it. Nothing is opened.
+const observatoryLong = `Print the address of the web page that shows this node: its actors, its pods with their explanations,
+live messages, charts, and chaos if it is enabled. The address contains a token: treat it like a password. Only root can read
+it. No browser is opened.
 
-The agent serves the page on a port when it was started with --observatory-address=127.0.0.1:PORT. It is on the admin socket in
-any case, without a token: whoever can connect to that is root on the node.`
+The agent serves the page on a port if it was started with --observatory-address=127.0.0.1:PORT. It always serves it on the
+admin socket, without a token: anyone who can connect to that socket is root on the node.`
 
 const observatoryExample = `  # On this machine
   playlet observatory
@@ -127,7 +127,7 @@ const observatoryExample = `  # On this machine
   # From another one: forward the port, and open the same address there
   ssh -L 4195:127.0.0.1:4195 root@node
 
-  # Without a port on the node, and only from a machine that nobody else uses: all who reach this port there are root here
+  # Without a port on the node. Only from a machine that no one else uses: anyone who reaches the port there is root here
   ssh -L 4195:/run/playlet/admin.sock root@node    # and open http://localhost:4195/`
 
 func newObservatoryCommand() *cobra.Command {

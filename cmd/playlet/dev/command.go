@@ -20,15 +20,15 @@ import (
 	"github.com/playlet-dev/playlet/config"
 )
 
-const devLong = `Run a node for trying things out, with nothing prepared: a containerd of its own, a registry with two small images,
-the agent, and a sample pod that answers over HTTP. Manifests that are put into its folder run as well. It serves
-the web page on the loopback, with a token, takes ConfigMaps and Secrets, and lets chaos break actors: it prints what to try.
+const devLong = `Run a throwaway node without any preparation: its own containerd, a registry with two small images, the agent,
+and a sample pod that answers over HTTP. Manifests in its folder run as well. The node serves the web page on the loopback, with
+a token, accepts ConfigMaps and Secrets, and has chaos enabled. It prints commands to try.
 
-It takes root. containerd, runc and CNI plugins are looked for in $PATH, /usr/lib/cni, /opt/cni/bin and among the parts
-that the project's tests have built; what is missing is named, and downloaded with --install.
+It needs root. containerd, runc and CNI plugins are looked up in $PATH, /usr/lib/cni, /opt/cni/bin and among the parts that
+the project's tests have built. Missing ones are listed, and downloaded with --install.
 
-Ctrl-C ends it and leaves the machine as it was: no process, mount, interface, rule, cgroup or file stays. What a run
-that was killed has left is removed by the next one.`
+Ctrl-C stops it and leaves the machine as it was: no process, mount, interface, rule, cgroup or file remains. The next run
+removes what a killed run has left behind.`
 
 const devExample = `  # A node and a sample pod, until Ctrl-C
   playlet dev
@@ -39,10 +39,10 @@ const devExample = `  # A node and a sample pod, until Ctrl-C
   # With pods of your own beside the sample
   playlet dev --pods=web.yaml
 
-  # The same where containerd may not be there yet
+  # The same, and download containerd if it is missing
   playlet dev --install
 
-  # Does it work on this machine? Start, ask the sample pod, stop
+  # Does it work on this machine? Start, send the sample pod a request, stop
   playlet dev --once
 
   # Keep the manifests in a folder of your own
@@ -51,7 +51,7 @@ const devExample = `  # A node and a sample pod, until Ctrl-C
   # Another containerd than the one in $PATH
   playlet dev --programs=$HOME/containerd/bin,$HOME/cni/bin
 
-  # Only remove what a run that was killed has left
+  # Only remove the remains of a killed run
   playlet dev --clean`
 
 // NewCommand is "playlet dev".
@@ -59,25 +59,25 @@ func NewCommand() *cobra.Command {
 	var o Options
 	var clean bool
 	cmd := &cobra.Command{
-		Use: "dev", Short: "Run a node for trying things out, with its own containerd and a sample pod",
+		Use: "dev", Short: "Run a throwaway node with its own containerd and a sample pod",
 		Long: devLong, Example: devExample, Args: cli.NoArguments, SilenceUsage: true,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Dir, "dir", "",
-		"Keep everything in this `folder`, manifests among it, which stay; a temporary one when empty")
+		"Keep everything, including manifests, in this `folder`, which is not removed; if empty, in a temporary one")
 	flags.StringSliceVar(&o.Programs, "programs", nil, "Look for containerd, runc and CNI plugins in these `folders` first")
 	flags.BoolVar(&o.Install, "install", false,
-		"Download what is missing, as Debian packages, with apt-get, and unpack it into the cache, where it stays")
-	flags.BoolVar(&o.Once, "once", false, "End as soon as the sample pod has answered; the exit code says whether it did")
+		"Download missing programs as Debian packages with apt-get, and unpack them into the cache, where they stay")
+	flags.BoolVar(&o.Once, "once", false, "Stop as soon as the sample pod has answered; the exit code is 0 if it did")
 	flags.StringVar(&o.AdminSocket, "admin-socket", "",
-		"Agent's unix `socket`; when empty "+config.DefaultAdminSocket+", or one in the folder where another agent has that")
-	flags.IntVar(&o.Page, "page", 4195, "`port` of the web page on the loopback, or another one where it is taken; -1: no page")
-	flags.BoolVar(&o.Chaos, "chaos", true, "Let playlet chaos break actors of the agent")
-	flags.StringVar(&o.ObjectDir, "object-dir", "", "`folder` of ConfigMaps and Secrets; one of the run when empty")
+		"Agent's Unix `socket`; if empty, "+config.DefaultAdminSocket+", or one in the folder if another agent uses that")
+	flags.IntVar(&o.Page, "page", 4195, "`port` of the web page on the loopback, or another one if it is taken; -1: no page")
+	flags.BoolVar(&o.Chaos, "chaos", true, "Allow \"playlet chaos\" to break actors of the agent")
+	flags.StringVar(&o.ObjectDir, "object-dir", "", "`folder` of ConfigMaps and Secrets; if empty, a folder of this run")
 	flags.StringArrayVar(&o.Pods, "pods", nil,
-		"Run the pods of this manifest `file`, folder or URL beside the sample pod, as playlet run does; repeatable")
-	flags.BoolVar(&o.Tour, "tour", false, "Show the node in five steps, each of which waits for Enter")
-	flags.BoolVar(&clean, "clean", false, "Only remove what a run that was killed has left")
+		"Also run the pods of this manifest `file`, folder or URL, as \"playlet run\" does; repeatable")
+	flags.BoolVar(&o.Tour, "tour", false, "Show the node in five steps; each waits for Enter")
+	flags.BoolVar(&clean, "clean", false, "Only remove the remains of a killed run")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.DefaultSocket, o.Out = config.DefaultAdminSocket, cmd.OutOrStdout()
 		o.In = cmd.InOrStdin()

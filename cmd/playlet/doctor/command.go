@@ -29,13 +29,13 @@ import (
 )
 
 const doctorLong = `Check whether this machine is fit for the agent: container runtime, cgroups, network, mounts, ports, disks, clock, capabilities,
-kernel. Each finding comes with its remedy. It works whether or not the agent runs, takes the agent's flags and configuration
+kernel. Each finding comes with a remedy. It works whether or not the agent is running, takes the agent's flags and configuration
 (also those not listed here, see playlet help flags), and leaves nothing behind: the network is tested in a temporary namespace,
 which is removed afterwards, also after Ctrl-C. Only a setting that a network plugin turns on for a pod, such as
 net.ipv4.ip_forward, stays, and is named.
 
 The configuration that is checked is named first. It is that of the installed service or, if another agent answers, that of the
-running agent, changed by the flags given here. --config, --config-dir and --root-dir choose another one; --config= chooses the
+running agent, modified by the flags given here. --config, --config-dir and --root-dir choose another one; --config= chooses the
 defaults. The running agent is asked on --admin-socket or, without that flag, on $PLAYLET_SOCKET.
 
 The exit code is 1 if a check fails. Warnings and skipped checks do not count.`
@@ -43,10 +43,10 @@ The exit code is 1 if a check fails. Warnings and skipped checks do not count.`
 const doctorExample = `  # Is this machine fit?
   playlet doctor
 
-  # For another configuration than that of the running agent or the installed service
+  # Check another configuration than that of the running agent or the installed service
   playlet doctor --config=/var/lib/kubelet/config.yaml
 
-  # Some checks alone; all but one
+  # Only some checks; all but one
   playlet doctor runtime network
   playlet doctor --skip=attach
 
@@ -68,14 +68,14 @@ func newCommand(root string) *cobra.Command {
 	var output string
 	var without []string
 	cmd := &cobra.Command{
-		Use: "doctor [CHECK...]", Short: "Check whether this machine is fit to run pods, with a remedy for each fault",
+		Use: "doctor [CHECK...]", Short: "Check whether this machine can run pods, and suggest a fix for each fault",
 		Long: doctorLong + "\n\n" + listChecks(), Example: doctorExample,
 		ValidArgs: checkNames(),
 	}
 	flags := config.AddFlags(cmd.Flags())
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = !slices.Contains(doctorFlags, f.Name) })
-	cmd.Flags().Lookup("cni-conf-dir").Usage = "`folder` of network configurations; what the runtime says when empty"
-	cmd.Flags().Lookup("cni-bin-dir").Usage = "`folders` of network plugins; what the runtime says when empty"
+	cmd.Flags().Lookup("cni-conf-dir").Usage = "`folder` of network configurations; if empty, as reported by the runtime"
+	cmd.Flags().Lookup("cni-bin-dir").Usage = "`folders` of network plugins; if empty, as reported by the runtime"
 	cli.OutputFlag(cmd, &output, "table", "table", "json", "yaml")
 	cmd.Flags().StringSliceVar(&without, "skip", nil, "Skip these `checks`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -19,12 +19,11 @@ import (
 	"github.com/playlet-dev/playlet/config/systemd"
 )
 
-const installLong = `Install playlet as a systemd service: this binary, a unit that is started at boot and started again whenever it ends, and a
-configuration file that opens nothing to the outside. What is there already and was changed by hand, the configuration
-file, is kept; when the agent could not work with it on this machine (see playlet doctor), nothing is installed. Containers
-outlive the service.
+const installLong = `Install playlet as a systemd service: this binary, a unit that is started at boot and restarted when it
+exits, and a configuration file that opens no port to the outside. An existing configuration file is kept; if the agent could
+not work with it on this machine (see playlet doctor), nothing is installed. Containers outlive the service.
 
-With --replace-kubelet, kubelet.service runs playlet with the kubelet's arguments; uninstall gives the node back.`
+With --replace-kubelet, kubelet.service runs playlet with the kubelet's arguments; uninstall returns the node to the kubelet.`
 
 const installExample = `  # Install, enable and start
   sudo playlet install
@@ -32,16 +31,16 @@ const installExample = `  # Install, enable and start
   # See what would be written, and change nothing
   playlet install --dry-run
 
-  # With a configuration file of one's own, as a kubelet has it
+  # With your own configuration file, such as a kubelet's
   sudo playlet install --config=/var/lib/kubelet/config.yaml
 
-  # In the place of the kubelet that runs here, with its arguments and under its service
+  # Replace the kubelet of this machine, with its arguments and under its service
   sudo playlet install --replace-kubelet`
 
-const uninstallExample = `  # Stop and remove the service, or give the node back to its kubelet; containers go on running
+const uninstallExample = `  # Stop and remove the service, or return the node to its kubelet; containers keep running
   sudo playlet uninstall
 
-  # And the configuration file
+  # Remove the configuration file as well
   sudo playlet uninstall --purge`
 
 // installer puts the service's files in place, and takes them away.
@@ -72,9 +71,9 @@ func NewInstallCommand() *cobra.Command {
 	cmd := i.runs(&cobra.Command{
 		Use: "install", Short: "Install playlet as a systemd service", Long: installLong, Example: installExample,
 	}, i.install)
-	cmd.Flags().BoolVar(&i.noStart, "no-start", false, "Write the files alone: neither enable nor start the service")
+	cmd.Flags().BoolVar(&i.noStart, "no-start", false, "Only write the files; neither enable nor start the service")
 	cmd.Flags().BoolVar(&i.replaceKubelet, "replace-kubelet", false,
-		"Run in the place of the installed kubelet: kubelet.service starts playlet, with the kubelet's arguments; its "+
+		"Replace the installed kubelet: kubelet.service starts playlet, with the kubelet's arguments; its "+
 			"containers "+
 			"are taken over")
 	return cmd
@@ -84,7 +83,7 @@ func NewInstallCommand() *cobra.Command {
 func NewUninstallCommand() *cobra.Command {
 	i := &installer{root: "/", systemctl: systemctl}
 	cmd := i.runs(&cobra.Command{
-		Use: "uninstall", Short: "Stop and remove the service, or give the node back to its kubelet; containers go on running",
+		Use: "uninstall", Short: "Stop and remove the service, or return the node to its kubelet; containers keep running",
 		Example: uninstallExample,
 	}, i.uninstall)
 	cmd.Flags().BoolVar(&i.purge, "purge", false, "Remove the configuration file too")
@@ -101,10 +100,10 @@ func (i *installer) runs(cmd *cobra.Command, do func(context.Context) error) *co
 		}
 		return do(cmd.Context())
 	}
-	cmd.Flags().StringVar(&i.binary, "binary", "/usr/local/bin/playlet", "Where the program is installed")
+	cmd.Flags().StringVar(&i.binary, "binary", "/usr/local/bin/playlet", "Path at which the program is installed")
 	cmd.Flags().StringVar(&i.config, "config", systemd.ConfigPath,
-		"The service's KubeletConfiguration; one is written where there is none")
-	cmd.Flags().BoolVar(&i.dryRun, "dry-run", false, "Say what would be done, and do nothing")
+		"The service's KubeletConfiguration; it is written if it does not exist")
+	cmd.Flags().BoolVar(&i.dryRun, "dry-run", false, "Print the steps, and do nothing")
 	return cmd
 }
 

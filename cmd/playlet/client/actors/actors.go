@@ -21,21 +21,21 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-const actorsLong = `Draw the agent's actors as they run: each with its state, the messages that wait in its mailbox, the age of the oldest
-message that is not done, its restarts, how long it has run, and why it failed last.
+const actorsLong = `Draw the tree of the agent's actors: for each its state, the messages in its mailbox, the age of the oldest
+unfinished message, its restarts, its age, and its last failure.
 
-PATH names an actor, which is shown with those below it. A pod may stand in it by its UID or by its name: pods/web,
-pods/default/web/c. No actor is asked: those that hang are shown, too.
+PATH selects an actor and those below it. A pod in PATH can be given by UID or by name: pods/web, pods/default/web/c.
+The data does not come from the actors themselves, so that actors that hang are shown too.
 
-With -w, what changes is printed until Ctrl-C, by paths.`
+With -w, changes are printed with the actor's path, until Ctrl-C.`
 
 const actorsExample = `  # All of them
   playlet actors
 
-  # One pod and its containers, with what each is busy with
+  # One pod and its containers, with the work in progress
   playlet actors pods/web -o wide
 
-  # What the pod's actor says of itself
+  # The state of the pod's actor
   playlet actors inspect pods/web`
 
 // watchActorsEvery is how often a watch looks.
@@ -65,7 +65,7 @@ func newActorsCommand() *cobra.Command {
 		Use: "actors [PATH]", Aliases: []string{"actor"}, Short: "Draw the tree of actors", Long: actorsLong,
 		Example: actorsExample, Args: cli.AtMostOne("path"), ValidArgsFunction: names.Completion(&c.Socket, Paths),
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and print what changes, until Ctrl-C")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Keep running, and print changes until Ctrl-C")
 	cli.OutputFlag(cmd, &c.Output, "table", "table", "wide", "yaml", "json")
 	cmd.AddCommand(newInspectCommand())
 	return c.Runs(cmd, func(ctx context.Context, args []string) error {
@@ -83,10 +83,10 @@ func newActorsCommand() *cobra.Command {
 func newInspectCommand() *cobra.Command {
 	c := &actorsCommand{}
 	cmd := &cobra.Command{
-		Use: "inspect PATH", Short: "Print an actor's own account of its state", Args: cli.One("actor", "pods/web"),
+		Use: "inspect PATH", Short: "Print an actor's own report of its state", Args: cli.One("actor", "pods/web"),
 		ValidArgsFunction: names.Completion(&c.Socket, Paths),
-		Long: "Print an actor's own account of its state. " +
-			"Of one that does not answer within two seconds, it is said what keeps it.",
+		Long: "Print an actor's own report of its state. " +
+			"If it does not answer within two seconds, print the work that it is busy with.",
 	}
 	cli.OutputFlag(cmd, &c.Output, "yaml", "yaml", "json")
 	return c.Runs(cmd, func(ctx context.Context, args []string) error {

@@ -21,29 +21,29 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/trace"
 )
 
-const traceLong = `Print what the flight recorder keeps of a pod, of an actor, or of all: each message with its sender and receiver, how long
-it was queued and handled, and below it the work that it led to, with the calls of the container runtime (CRI) and of the API
-server. Of a pod, what led to it comes first.
+const traceLong = `Print the flight recorder's messages of a pod, of an actor, or of all: each message with its sender and
+receiver, its time in the queue and in handling, and below it the work that it caused, including calls to the container runtime
+(CRI) and the API server. For a pod, the messages that led to it come first.
 
-A pod is named as elsewhere (NAME, pod/NAME, NAMESPACE/NAME, or its UID, by which one that is gone is found, too), an actor
-by actor/PATH as "playlet actors" prints it.
+A pod is given as NAME, pod/NAME, NAMESPACE/NAME, or UID, which also finds a removed pod; an actor as actor/PATH, with the
+path that "playlet actors" prints.
 
--o mermaid is a sequence diagram, for Markdown or mermaid.live; -o perfetto is a file for ui.perfetto.dev, with one track an
-actor; -o json is one entry a line, whose fields are stable.
+-o mermaid prints a sequence diagram for Markdown or mermaid.live; -o perfetto prints a file for ui.perfetto.dev, with one
+track per actor; -o json prints one entry per line, with stable fields.
 
-With --critical-path it is said where the time of a pod's start went: back along the causes from when it became ready. Of a pod
-that the agent found running, when it was restarted, it is the adoption, and is called so.`
+With --critical-path, the time of a pod's start is broken down, by following the causes back from the moment it became ready.
+For a pod that was already running when the agent started, it shows the adoption instead.`
 
-const traceExample = `  # The story of a pod, from its manifest on
+const traceExample = `  # All messages of a pod, from its manifest on
   playlet trace web
 
   # Why did its start take so long?
   playlet trace web --critical-path
 
-  # What the actor that pulls images does, as it does it
+  # Follow the actor that pulls images
   playlet trace actor/images -f
 
-  # As a picture, and as a file for ui.perfetto.dev
+  # A sequence diagram, and a file for ui.perfetto.dev
   playlet trace pod/web -n shop -o mermaid > web.mmd
   playlet trace pod/web -n shop -o perfetto > web.json`
 
@@ -66,9 +66,9 @@ func newTraceCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	names.AddNamespaceFlag(cmd, &c.options.Namespace, &c.Socket, names.OfOnePod)
-	flags.BoolVarP(&c.options.Follow, "follow", "f", false, "Go on, and print what is new, until Ctrl-C")
-	flags.DurationVar(&c.since, "since", 0, "Only what ended within this `duration`, as 5s, 2m or 3h")
-	flags.BoolVar(&c.critical, "critical-path", false, "Where the time of the pod's start went (-o text, json)")
+	flags.BoolVarP(&c.options.Follow, "follow", "f", false, "Keep running, and print new messages until Ctrl-C")
+	flags.DurationVar(&c.since, "since", 0, "Only messages that ended within this `duration`, such as 5s, 2m or 3h")
+	flags.BoolVar(&c.critical, "critical-path", false, "Break down the time of the pod's start (-o text, json)")
 	cli.OutputFlag(cmd, &c.Output, "text", "text", "json", "mermaid", "perfetto")
 	pods, actors := names.CompletePods(&c.Socket, &c.options.Namespace, false), names.Completion(&c.Socket, Paths)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -23,7 +23,7 @@ const builtin = "builtin:"
 const chaosRunExample = `  # Kill every kind of actor once or more, and check that no pod notices
   playlet chaos run builtin:kills
 
-  # Which actors would be at risk
+  # See which actors would be affected
   playlet chaos run builtin:messages --dry-run
 
   # One of your own, from a copy

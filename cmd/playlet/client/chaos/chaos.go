@@ -29,20 +29,20 @@ import (
 const chaosLong = `Break actors of the agent on purpose, and watch the node heal. The agent must run with --enable-chaos.
 
 TARGET chooses actors:
-  volumes, pods/web, sources/*   by path, as "playlet actors" shows it; * stands for one name, so * alone is each service
+  volumes, pods/web, sources/*   by path, as "playlet actors" prints it; * matches one name, so * alone is each service
   pods/**                        everything below a path; ** alone is everything but the root
   kind/container                 by kind
   pod/web, pod/shop/*            the actors of a pod, by name, and of its containers
   label/app=web,tier!=db         the same by the pod's labels
 
-A rule acts once unless --count says otherwise, and expires by itself. The same --seed repeats the same choices: which message
-of which actor, counted from the start of the rule. Messages that an actor sends to itself (timers, results of its work) are not
-lost, delayed or duplicated; it can be killed or paused at them. Everything done is in the agent's log, in its flight recorder
-and in the node's events. Containers are never touched: that is the point of the test.
+A rule acts once unless --count is given, and expires by itself. The same --seed repeats the same choices: which message of
+which actor, counted from the start of the rule. Messages that an actor sends to itself (timers, results of its work) are not
+lost, delayed or duplicated, but the actor can be killed or paused at them. Every effect is in the agent's log, in its flight
+recorder and in the node's events. Containers are never touched: that is the point of the test.
 
 A target that matches no actor is an error. With --wait=false a pattern may match actors that appear later.`
 
-const chaosExample = `  # Kill the actor of a pod, and look what the rule would choose before
+const chaosExample = `  # See which actors the rule would select, then kill the actor of a pod
   playlet chaos kill pods/web --dry-run
   playlet chaos kill pods/web
 
@@ -97,10 +97,10 @@ func newChaosVerb(verb chaos.Verb) *cobra.Command {
 		ValidArgsFunction: names.Completion(&c.Socket, actors.Paths),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.rule.Message, "message", "", "Act only on this `type` of message; * stands for anything")
-	flags.IntVar(&c.rule.Count, "count", 1, "Act this many `times`; -1: without limit")
+	flags.StringVar(&c.rule.Message, "message", "", "Act only on this `type` of message; * matches any text")
+	flags.IntVar(&c.rule.Count, "count", 1, "Act this many `times`; -1 means no limit")
 	flags.Float64Var(&c.rule.Probability, "probability", 1, "Act on each matching message with this `probability`")
-	flags.Uint64Var(&c.rule.Seed, "seed", 0, "Random `number` that determines the choices; 0: a new one, which is printed")
+	flags.Uint64Var(&c.rule.Seed, "seed", 0, "Random `number` that determines the choices; 0 chooses a new one and prints it")
 	flags.DurationVar(&c.rule.For.Duration, "for", 0, "End the rule after this `time` (default 1m, or twice --duration)")
 	switch verb {
 	case chaos.Pause, chaos.Delay, chaos.Reorder:
@@ -114,8 +114,8 @@ func newChaosVerb(verb chaos.Verb) *cobra.Command {
 	case chaos.Drop, chaos.Duplicate:
 	}
 	flags.BoolVar(&c.dryRun, "dry-run", false, "Only list the actors that the rule matches")
-	flags.BoolVar(&c.wait, "wait", true, "Wait until the rule has ended, and report what it did; Ctrl-C ends it. "+
-		"Otherwise see playlet chaos list")
+	flags.BoolVar(&c.wait, "wait", true, "Wait until the rule has ended, and report its effects; Ctrl-C ends it; "+
+		"with --wait=false see playlet chaos list")
 	cli.OutputFlag(cmd, &c.Output, "text", "text", "json")
 	return c.Runs(cmd, c.run)
 }
@@ -284,7 +284,7 @@ func printDone(out io.Writer, s *chaos.Status, targets []api.ChaosTarget) {
 func newChaosList() *cobra.Command {
 	c := &base.Command{}
 	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List active rules, and those that ended last", Args: cli.NoArguments,
+		Use: "list", Aliases: []string{"ls"}, Short: "List active rules and recently ended ones", Args: cli.NoArguments,
 	}
 	cli.OutputFlag(cmd, &c.Output, "table", "table", "json")
 	return c.Runs(cmd, func(ctx context.Context, _ []string) error {

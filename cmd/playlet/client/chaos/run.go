@@ -26,7 +26,7 @@ At the end every actor must run, the agent may not have many more goroutines tha
 sandbox, container or folder of a removed pod may be left.
 
 FILE is a YAML file, or one that comes with Playlet: builtin:kills, builtin:messages, builtin:staging (playlet chaos show prints
-them). Exit code 0: everything held. 1: something did not, or the experiment could not start. Ctrl-C ends all rules.`
+them). The exit code is 0 if all checks passed, and 1 if one failed or the experiment could not start. Ctrl-C ends all rules.`
 
 const (
 	lookEvery      = 250 * time.Millisecond
@@ -86,7 +86,7 @@ func newChaosRun() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "Only check the file and the node, and list the actors that each step "+
 		"matches")
-	cmd.Flags().StringVar(&reportFile, "report", "", "Write the report, in JSON, to this `file` as well")
+	cmd.Flags().StringVar(&reportFile, "report", "", "Also write the report, as JSON, to this `file`")
 	cli.OutputFlag(cmd, &c.Output, "text", "text", "json")
 	return c.Runs(cmd, func(ctx context.Context, args []string) error {
 		data, err := readFile(args[0])

@@ -25,19 +25,19 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-const long = `List the images on this node, with the pods that use each. An image is in use while a container has it, one that
-ended included, and while a pod is about to start with it. LAST USED counts from the agent's start: ">3h" was not used in those
-three hours.
+const long = `List the images on this node, with the pods that use each. An image is in use while a container uses it, even an
+exited one, and while a pod is about to start with it. LAST USED counts from the agent's start: ">3h" means not used in the
+three hours since then.
 
-An image is named as it is printed, as a pod's author writes it (web, web:1), or by the beginning of its ID.`
+An image can be named as it is printed, as in a pod's spec (web, web:1), or by the beginning of its ID.`
 
-const example = `  # All images, with who uses them
+const example = `  # All images, with the pods that use them
   playlet images
 
-  # Have one here before a pod needs it
+  # Pull an image before a pod needs it
   playlet images pull registry.example/web:2
 
-  # What may go, and how much that frees; then remove it
+  # See which images can be removed and how much space that frees, then remove them
   playlet images prune --dry-run
   playlet images prune`
 
@@ -66,16 +66,18 @@ func NewCommand() *cobra.Command {
 		l.Flags().BoolVar(&c.bare, "no-headers", false, "Print the table without headings")
 	}
 	pull := &cobra.Command{Use: "pull IMAGE...", Short: "Pull images, with the node's own credentials", Args: needsImage,
-		Long: "Pull images, with the credentials of the node's docker configuration and of its credential providers. Pulls " +
-			"wait their turn among those of pods; one that is here is pulled again. It goes on when this command is interrupted."}
-	rm := &cobra.Command{Use: "rm IMAGE...", Aliases: []string{"remove"}, Short: "Remove images that nobody uses",
+		Long: "Pull images with the credentials of the node's docker configuration and credential providers. Pulls\n" +
+			"share a queue with those of pods; an image that is already present is pulled again. A pull continues when this\n" +
+			"command is interrupted."}
+	rm := &cobra.Command{Use: "rm IMAGE...", Aliases: []string{"remove"}, Short: "Remove unused images",
 		Args: needsImage, ValidArgsFunction: names.Completion(&c.Socket, removable),
-		Long: "Remove images with all their tags. One that is in use, or pinned in the runtime, stays: the error names the pods."}
+		Long: "Remove images with all their tags. An image that is in use, or pinned in the runtime, is kept: the error names\n" +
+			"the pods."}
 	var dry bool
-	prune := &cobra.Command{Use: "prune", Short: "Remove all images that nobody uses", Args: cli.NoArguments,
-		Long: "Remove all images that the agent's own collection would remove, were the disk full: none that is in use or " +
-			"pinned, or that a pod is about to use, and none that came within imageMinimumGCAge."}
-	prune.Flags().BoolVar(&dry, "dry-run", false, "Say what would be removed, and remove nothing")
+	prune := &cobra.Command{Use: "prune", Short: "Remove all unused images", Args: cli.NoArguments,
+		Long: "Remove all images that the agent's image garbage collection would remove if the disk were full. Images\n" +
+			"that are in use, pinned, about to be used by a pod, or younger than imageMinimumGCAge are kept."}
+	prune.Flags().BoolVar(&dry, "dry-run", false, "Print the images that would be removed, and remove nothing")
 	cmd.AddCommand(c.Runs(list, c.list), c.Runs(pull, c.pull), c.Runs(rm, c.remove),
 		c.Runs(prune, func(ctx context.Context, _ []string) error { return c.prune(ctx, dry) }))
 	return c.Runs(cmd, c.list)

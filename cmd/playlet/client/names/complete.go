@@ -49,11 +49,11 @@ func AddNamespaceFlag(cmd *cobra.Command, to, socket *string, usage string) {
 }
 
 // OfOnePod is the usage of -n of commands for one pod at a time.
-const OfOnePod = "The pod's `namespace`; not needed where only one pod has this name"
+const OfOnePod = "The pod's `namespace`; not needed if only one pod has this name"
 
 // AddContainerFlag adds -c, with the containers of the pods that are named as its completion.
 func AddContainerFlag(cmd *cobra.Command, to, socket, namespace *string) {
-	cmd.Flags().StringVarP(to, "container", "c", "", "The `container`, where the pod has several")
+	cmd.Flags().StringVarP(to, "container", "c", "", "Name of the `container`, if the pod has several")
 	list := func(ctx context.Context, client *api.Client, args []string) []string {
 		set := Set{Namespace: *namespace}
 		if set.Settle(cmd, args[:min(len(args), 1)]) != nil {

@@ -205,7 +205,7 @@ func parseFields(text string) (fields.Selector, error) {
 
 // AddNames is AddFlags without -l.
 func (s *Set) AddNames(cmd *cobra.Command, socket *string) {
-	AddNamespaceFlag(cmd, &s.Namespace, socket, "Only pods of this `namespace`; any when empty")
+	AddNamespaceFlag(cmd, &s.Namespace, socket, "Only pods of this `namespace`; of all if empty")
 	cmd.Flags().BoolVarP(&s.all, "all-namespaces", "A", false, "Pods of all namespaces, as without -n")
 	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 	cmd.ValidArgsFunction = CompletePods(socket, &s.Namespace, true)

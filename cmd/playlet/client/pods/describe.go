@@ -25,8 +25,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-const describeLong = `Describe pods: spec in short, what each container does and how it ended before, its probes, volumes, conditions and events.
-"playlet explain" says in one sentence why a pod is as it is.`
+const describeLong = `Describe pods: a summary of the spec, the state and the last exit of each container, probes, volumes,
+conditions and events. "playlet explain" gives the cause of a pod's state in one sentence.`
 
 func newDescribeCommand() *cobra.Command {
 	c := &podsCommand{}

@@ -18,18 +18,18 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
 
-const eventsLong = `List the last events of this node, those of pods that are gone as well: the agent keeps 500, also on a node without an API
-server, and on the disk across its restarts. Like events are counted.
+const eventsLong = `List recent events of this node, including those of removed pods. The agent keeps the last 500 on disk, also
+on a node without an API server. Repeated events are counted.
 
-With -w, events are printed as they come until Ctrl-C; when the agent is restarted meanwhile, its return is waited for.`
+With -w, events are printed as they are recorded, until Ctrl-C and across restarts of the agent.`
 
-const eventsExample = `  # What happened on this node, the newest last
+const eventsExample = `  # Events of this node, the newest last
   playlet events
 
-  # To a pod, and what goes on to happen
+  # Events of a pod, and new ones as they are recorded
   playlet events -w web
 
-  # What went wrong, as kubectl has it
+  # Warnings of a pod, with kubectl's flags
   playlet events --for pod/web --types=Warning`
 
 // eventsCommand is one run of "playlet events".
@@ -45,7 +45,7 @@ func newEventsCommand() *cobra.Command {
 	c := &eventsCommand{seen: map[string]int32{}}
 	var watch bool
 	cmd := &cobra.Command{
-		Use: "events [POD...]", Aliases: []string{"event", "ev"}, Short: "List the last events of this node, or of pods",
+		Use: "events [POD...]", Aliases: []string{"event", "ev"}, Short: "List recent events of this node or of pods",
 		Long: eventsLong, Example: eventsExample,
 		Args: func(cmd *cobra.Command, args []string) error {
 			about, err := podOf(c.about)

@@ -20,10 +20,10 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/trace"
 )
 
-const explainLong = `Explain in plain words why a pod is in its state: the cause first, then what it waits for, since when, how
-often it failed, when it is retried and what would fix it. "explain node" says the same of the node.
+const explainLong = `Explain in plain words why a pod is in its state: first the cause, then the condition it waits for, since
+when, the number of failures, the time of the next retry, and the fix. "explain node" does the same for the node.
 
-The state is the word that "playlet pods" prints; the reason, where it is another word, is that of Events.
+The state is the STATUS that "playlet pods" prints. If the reason used in Events is different, it is printed too.
 
 With -v, the evidence follows: the pod's status and its last messages. The fields of -o json are stable.`
 

@@ -20,16 +20,16 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
 )
 
-const podsLong = `List the pods of this node as its agent knows them, with READY, STATUS and RESTARTS as kubectl computes them.
+const podsLong = `List the pods of this node, with READY, STATUS and RESTARTS computed as kubectl does.
 
-What the table cannot show goes to stderr: what a pod waits for, manifests with problems, pods in quarantine, a runtime
-that cannot be reached. With -o wide, what a pod waits for is the last column.
+Problems that do not fit into the table are printed to stderr: the reason why a pod waits, manifests with problems, pods in
+quarantine, a runtime that cannot be reached. With -o wide, the last column shows the reason why a pod waits.
 
-A pod is named as it is printed anywhere: web-node1, pod/web-node1, default/web-node1; a static pod also as in its manifest:
-web. A single pod that is named is printed as one object by -o yaml, json and jsonpath, all else as a List.
+A pod can be named in any form that is printed: web-node1, pod/web-node1, default/web-node1; a static pod also by the name in
+its manifest: web. With -o yaml, json and jsonpath, a single named pod is printed as one object, everything else as a List.
 
-With -w, rows are printed as they change until Ctrl-C; when the agent is restarted meanwhile, its return is waited for. How
-long an image has been pulled, or is queued, is said every ten seconds.`
+With -w, rows are printed as they change, until Ctrl-C or across restarts of the agent. The progress of an image pull, or its
+time in the queue, is printed every ten seconds.`
 
 const podsExample = `  # All pods of this node
   playlet pods
@@ -43,14 +43,14 @@ const podsExample = `  # All pods of this node
   # A static pod by the name in its manifest
   playlet pods web
 
-  # Two of them; those with a label; a part of one
+  # Two pods; pods with a label; one field of a pod
   playlet pods web default/db
   playlet pods -l app=web --no-headers
   playlet pods web -o jsonpath='{.status.podIP}'
   playlet pods --field-selector=status.phase=Running --sort-by=.status.startTime -L app
   playlet pods -o custom-columns=NAME:.metadata.name,IMAGE:.spec.containers[*].image
 
-  # Changes as they happen
+  # Watch changes
   playlet pods -w`
 
 // Commands are "playlet describe", "events", "explain" and "pods".
@@ -84,7 +84,7 @@ func newPodsCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&c.labels, "show-labels", false, "Add a column with all labels")
 	cmd.Flags().StringSliceVarP(&c.columns, "label-columns", "L", nil, "Add a column for each of these `labels`")
 	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Print the table without headings")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and print what changes, until Ctrl-C")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Keep running, and print changes until Ctrl-C")
 	cli.OutputFlag(cmd, &c.Output, "table", append([]string{"table", "wide"}, cli.ObjectOutputs...)...)
 	return c.Runs(cmd, func(ctx context.Context, _ []string) (err error) {
 		if c.print, err = cli.PrinterOf(c.Output, c.bare); err != nil {

@@ -70,8 +70,8 @@ d                  describe the pod
 t                  trace the pod or the actor
 s                  sort by the next column
 /                  only rows with this text; Esc shows all again
-K                  kill the actor, after a question; the agent must run with --enable-chaos
-arrows left right  shift lines that are longer than the terminal is wide
+K                  kill the actor, after confirmation; the agent must run with --enable-chaos
+arrows left right  scroll lines that are wider than the terminal
 ?                  these keys
 q, Ctrl-C          quit
 `

@@ -17,11 +17,11 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 )
 
-const cpLong = `Copy files and folders into a container that runs, or out of it, by means of tar, which must be there. One of the two names
-is [NAMESPACE/]POD:PATH. Where the target is a folder that exists, the copy is put into it.
+const cpLong = `Copy files and folders into or out of a running container, which must have tar. One of the two arguments is
+[NAMESPACE/]POD:PATH. If the target is an existing folder, the copy is put into it.
 
-Out of a container, nothing is written outside the target: links that lead out of it, devices and the like are left out and
-named, and what is written keeps neither its owner nor setuid bits.`
+When copying out of a container, nothing is written outside the target: links that lead out of it, devices and the like are
+skipped and listed. Copied files keep neither their owner nor setuid bits.`
 
 const cpExample = `  # Out of a container
   playlet cp web:/etc/nginx ./nginx
@@ -32,7 +32,7 @@ const cpExample = `  # Out of a container
 func newCpCommand() *cobra.Command {
 	c := &streamCommand{}
 	cmd := &cobra.Command{
-		Use: "cp [POD:]FROM [POD:]TO", Short: "Copy files into a container, or out of it", Long: cpLong, Example: cpExample,
+		Use: "cp [POD:]FROM [POD:]TO", Short: "Copy files into or out of a container", Long: cpLong, Example: cpExample,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return fmt.Errorf("copy what where? (%s web:/path ./path; %s --help shows examples)", cmd.CommandPath(),

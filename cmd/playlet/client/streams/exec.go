@@ -18,20 +18,20 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-const execLong = `Run a command in a container that runs. Without -c it is the pod's default container, as for kubectl. What follows
-"--" is the command; no shell takes part unless you name one.
+const execLong = `Run a command in a running container. Without -c, the pod's default container is used, as with kubectl. The
+command follows "--"; it is run without a shell unless you name one.
 
-The exit code is the command's own. It is 1 where the command could not be run or its end is not known, 127 where there
-is no such command in the container, 126 where it may not be run. A command goes on when playlet is interrupted, unless
-it notices that nobody reads any more; with -it, Ctrl-C goes to the command.`
+The exit code is that of the command. It is 1 if the command could not be run or its result is unknown, 127 if the
+container has no such command, and 126 if the command may not be executed. A command continues when playlet is interrupted,
+unless it fails to write its output; with -it, Ctrl-C is sent to the command.`
 
-const execExample = `  # Of a pod with one container
+const execExample = `  # In a pod with one container
   playlet exec web -- cat /etc/hosts
 
   # A shell
   playlet exec -it web -c app -- sh
 
-  # With a file for its input
+  # A file as input
   playlet exec -i db -- psql < dump.sql`
 
 func newExecCommand() *cobra.Command {
@@ -54,8 +54,8 @@ func newExecCommand() *cobra.Command {
 	c.addFlags(cmd)
 	c.addContainerFlag(cmd)
 	flags := cmd.Flags()
-	flags.BoolVarP(&c.options.Stdin, "stdin", "i", false, "Pass the standard input on")
-	flags.BoolVarP(&c.options.TTY, "tty", "t", false, "Give the command a terminal")
+	flags.BoolVarP(&c.options.Stdin, "stdin", "i", false, "Pass standard input on")
+	flags.BoolVarP(&c.options.TTY, "tty", "t", false, "Allocate a terminal for the command")
 	return c.Runs(cmd, c.exec)
 }
 
@@ -158,26 +158,27 @@ func (h *stderrCapture) exitCode(code int) int {
 	return code
 }
 
-const attachLong = `Join the process of a container that runs: what it writes from now on is printed, and with -i what is typed goes to it. Without
--c it is the pod's default container, as for kubectl. "playlet logs" prints what it has written before.
+const attachLong = `Attach to the main process of a running container: print its new output and, with -i, send it standard
+input. Without -c, the pod's default container is used, as with kubectl. "playlet logs" prints earlier output.
 
-The process goes on when playlet is interrupted, unless it has a terminal (-it): then Ctrl-C goes to the process.`
+The process continues when playlet is interrupted, unless it has a terminal (-it): then Ctrl-C is sent to the process.`
 
-const attachExample = `  # What it writes
+const attachExample = `  # Print its output
   playlet attach web
 
-  # A shell that is the container's own process, with stdin: true and tty: true in its spec
+  # Use a shell that is the container's main process (stdin: true and tty: true in its spec)
   playlet attach -it debug`
 
 func newAttachCommand() *cobra.Command {
 	c := &streamCommand{}
 	cmd := &cobra.Command{
-		Use: "attach POD", Short: "Join the process of a container", Long: attachLong, Example: attachExample, Args: onePod,
+		Use: "attach POD", Short: "Attach to the main process of a container", Long: attachLong, Example: attachExample,
+		Args: onePod,
 	}
 	c.addFlags(cmd)
 	c.addContainerFlag(cmd)
-	cmd.Flags().BoolVarP(&c.options.Stdin, "stdin", "i", false, "Pass the standard input on")
-	cmd.Flags().BoolVarP(&c.options.TTY, "tty", "t", false, "The input is a terminal, and so is the container's")
+	cmd.Flags().BoolVarP(&c.options.Stdin, "stdin", "i", false, "Pass standard input on")
+	cmd.Flags().BoolVarP(&c.options.TTY, "tty", "t", false, "Standard input is a terminal, and the container has one too")
 	return c.Runs(cmd, c.attach)
 }
 

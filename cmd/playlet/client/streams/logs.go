@@ -19,25 +19,25 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-const logsLong = `Print what a container has written. Without -c it is the pod's default container, as for kubectl. Of several pods or
-containers, one log follows the other; with -f, whole lines come as they are written, each with its container where --prefix
-is given.
+const logsLong = `Print the log of a container. Without -c, the pod's default container is used, as with kubectl. The logs of
+several pods or containers are printed one after another; with -f, their lines are printed as they are written, and --prefix
+adds the container to each line.
 
-With -f, what it writes is printed as it comes, until the container ends or Ctrl-C.`
+With -f, output is printed as it is written, until the container exits or Ctrl-C.`
 
-const logsExample = `  # Of a pod with one container
+const logsExample = `  # In a pod with one container
   playlet logs web-node1
 
-  # As it comes, from the last 20 lines on
+  # Follow the log, starting with the last 20 lines
   playlet logs -f --tail=20 web-node1
 
-  # Why it ended the last time
+  # The log of the previous run
   playlet logs --previous web-node1 -c app
 
-  # Of all containers of the pods with a label
+  # Follow all containers of the pods with a label
   playlet logs -f -l app=web --all-containers --prefix
 
-  # Of the last five minutes, with times
+  # The last five minutes, with timestamps
   playlet logs --since=5m --timestamps -n kube-system proxy-node1`
 
 // logsCommand is one run of "playlet logs".
@@ -61,18 +61,18 @@ func newLogsCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	c.set.AddFlags(cmd, &c.Socket)
-	flags.BoolVar(&c.everyone, "all-containers", false, "Of all containers of a pod")
+	flags.BoolVar(&c.everyone, "all-containers", false, "Print the logs of all containers of a pod")
 	flags.BoolVar(&c.prefix, "prefix", false,
-		"Begin each line with the pod and the container, each in its colour on a terminal (not with NO_COLOR)")
+		"Prefix each line with the pod and the container, in color on a terminal (unless NO_COLOR is set)")
 	names.AddContainerFlag(cmd, &c.options.Container, &c.Socket, &c.set.Namespace)
 	flags.BoolVarP(&c.options.Follow, "follow", "f", false,
-		"Follow the log until the container ends or Ctrl-C")
+		"Follow the log until the container exits or Ctrl-C")
 	flags.BoolVarP(&c.options.Previous, "previous", "p", false, "Print the log of the previous run")
-	flags.BoolVar(&c.options.Timestamps, "timestamps", false, "Begin each line with its time")
+	flags.BoolVar(&c.options.Timestamps, "timestamps", false, "Prefix each line with its time")
 	flags.DurationVar(&c.since, "since", 0, "Print only lines newer than this `duration`, such as 5s, 2m or 3h")
 	flags.StringVar(&c.sinceTime, "since-time", "", "Print only lines newer than this `time` (RFC 3339)")
-	flags.Int64Var(&c.tail, "tail", -1, "Print only the last `lines`; -1 prints all")
-	flags.Int64Var(&c.limit, "limit-bytes", 0, "Print at most so many `bytes`; 0 sets no limit")
+	flags.Int64Var(&c.tail, "tail", -1, "Print only this many `lines` from the end; -1 prints all")
+	flags.Int64Var(&c.limit, "limit-bytes", 0, "Print at most this many `bytes`; 0 means no limit")
 	cmd.MarkFlagsMutuallyExclusive("since", "since-time")
 	cmd.MarkFlagsMutuallyExclusive("container", "all-containers")
 	return c.Runs(cmd, c.run)

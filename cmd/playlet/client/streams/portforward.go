@@ -23,10 +23,10 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 )
 
-const portForwardLong = `Make ports of a pod reachable on this machine, until Ctrl-C: on its loopback, unless --address says otherwise. LOCAL may
-be left out (the same port), or empty (any that is free); REMOTE may be the name of a port in the pod's spec.
+const portForwardLong = `Forward local ports to a pod until Ctrl-C. They are opened on the loopback unless --address is given.
+LOCAL may be omitted (the same port) or empty (any free port); REMOTE may be the name of a port in the pod's spec.
 
-It goes on when the agent is restarted or the pod's sandbox is replaced, for as long as there is a pod of the name.`
+Forwarding continues across restarts of the agent and replacements of the pod's sandbox, as long as a pod of this name exists.`
 
 const portForwardExample = `  # http://localhost:8080 is port 80 of the pod
   playlet port-forward web 8080:80
@@ -49,7 +49,7 @@ type forwarding struct {
 func newPortForwardCommand() *cobra.Command {
 	c := &forwarding{}
 	cmd := &cobra.Command{
-		Use: "port-forward POD [LOCAL:]REMOTE...", Short: "Make ports of a pod reachable on this machine", Long: portForwardLong,
+		Use: "port-forward POD [LOCAL:]REMOTE...", Short: "Forward local ports to a pod", Long: portForwardLong,
 		Example: portForwardExample,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {

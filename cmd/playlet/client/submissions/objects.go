@@ -18,13 +18,13 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-const objectsLong = `List the ConfigMaps and Secrets that were submitted with "playlet run": their names and keys, and never a value.
-Those in files that others put into the agent's --object-dir are not listed.`
+const objectsLong = `List the ConfigMaps and Secrets that were submitted with "playlet run": their names and keys, never their
+values. Other files in the agent's --object-dir are not listed.`
 
 const objectsExample = `  # All of them
   playlet objects
 
-  # Remove two; pods that run keep their environment, and a pod that starts without them waits
+  # Remove two; running pods keep their environment, and a pod that starts without them waits
   playlet objects rm configmap/settings secret/token -n shop`
 
 // objectsCommand is one run of "playlet objects" or of its sub-command rm.
@@ -39,7 +39,7 @@ func newObjectsCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "objects", Aliases: []string{"object"}, Short: "List and remove submitted ConfigMaps and Secrets",
 		Long: objectsLong, Example: objectsExample, Args: cli.NoArguments}
 	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Print the table without headings")
-	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", "", "Only those of this `namespace`; any when empty")
+	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", "", "Only objects of this `namespace`; of all if empty")
 	cli.OutputFlag(cmd, &c.Output, "table", "table", "yaml", "json")
 	rm := &objectsCommand{}
 	rmCmd := &cobra.Command{

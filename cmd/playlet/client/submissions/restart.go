@@ -21,11 +21,11 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-const restartLong = `End containers of a pod, with their pre-stop hook and grace period, and start them again at once: no back-off is waited for,
-and one that is being waited for ends. The pod, its sandbox and its addresses stay; sidecars are restarted, too.
+const restartLong = `Stop containers of a pod, with pre-stop hook and grace period, and start them again at once: any back-off
+is skipped or cut short. The pod, its sandbox and its addresses stay; sidecars are restarted too.
 
-Containers that run once (restartPolicy Never or OnFailure, init containers) are refused: their end would be taken for their
-completion. When no answer comes, the same may be given again: a container that was restarted meanwhile is left alone.`
+Containers that run once (restartPolicy Never or OnFailure, init containers) are refused: their exit would count as
+completion. If the agent does not answer, run the same command again: it leaves alone a container that was already restarted.`
 
 const restartExample = `  # All containers of a pod
   playlet restart web
@@ -33,7 +33,7 @@ const restartExample = `  # All containers of a pod
   # The pods with a label
   playlet restart -l app=web
 
-  # One of them, and wait until it runs again
+  # One container, and wait until it runs again
   playlet restart web/nginx --wait`
 
 // restartCommand is one run of "playlet restart".
@@ -48,7 +48,7 @@ func newRestartCommand() *cobra.Command {
 	c := &restartCommand{ids: map[string]map[string]string{}}
 	c.restarting = true
 	cmd := &cobra.Command{
-		Use: "restart POD[/CONTAINER]... | -l SELECTOR", Short: "End containers and start them again", Long: restartLong,
+		Use: "restart POD[/CONTAINER]... | -l SELECTOR", Short: "Restart containers", Long: restartLong,
 		Example:           restartExample,
 		ValidArgsFunction: names.CompletePods(&c.Socket, &c.namespace, true),
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -65,7 +65,7 @@ func newRestartCommand() *cobra.Command {
 	names.AddContainerFlag(cmd, &c.container, &c.Socket, &c.namespace)
 	cmd.Flags().StringVarP(&c.selector, "selector", "l", "",
 		"The pods whose labels match this `selector`, such as app=web,tier!=test")
-	c.addWaitFlags(cmd, "Wait until the containers run again, and their pods are ready; progress goes to stderr")
+	c.addWaitFlags(cmd, "Wait until the containers run again and their pods are ready; progress is printed to stderr")
 	return c.Runs(cmd, func(ctx context.Context, args []string) error {
 		return c.perform(ctx, c.restartAll(ctx, args), c.awaitRestarted)
 	})

@@ -22,33 +22,33 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-const rmLong = `Take back pods that were submitted with "playlet run": they are ended gracefully and run no more.
+const rmLong = `Remove pods that were submitted with "playlet run": they are stopped gracefully and do not run again.
 
-A pod is named as in its manifest, or as it is printed anywhere: web, web-node1, pod/web, default/web. Pods of other sources
-are taken away there: by removing the manifest's file, or at its URL.`
+A pod can be named as in its manifest or in any form that is printed: web, web-node1, pod/web, default/web. Remove pods of
+other sources at the source: the manifest file or URL.`
 
-const rmExample = `  # End a pod
+const rmExample = `  # Remove a pod
   playlet rm web
 
-  # In another namespace, and wait until nothing of it is left
+  # Remove a pod of another namespace, and wait until it is gone
   playlet rm kube-system/dns --wait
 
-  # All that were submitted and have a label
+  # Remove all submitted pods with a label
   playlet rm -l app=web
 
-  # All pods, ConfigMaps and Secrets of a manifest
+  # Remove all pods, ConfigMaps and Secrets of a manifest
   playlet rm -f web.yaml
 
   # See what would be removed
   playlet rm -l app=web --dry-run
 
-  # At once, also where it is ending already and takes its time
+  # Remove a pod at once, even if it is already stopping
   playlet rm web --force`
 
 func newRmCommand() *cobra.Command {
 	c := &rmCommand{}
 	cmd := &cobra.Command{
-		Use: "rm NAME... | -l SELECTOR | -f FILE|-", Aliases: []string{"delete"}, Short: "Take back submitted pods", Long: rmLong,
+		Use: "rm NAME... | -l SELECTOR | -f FILE|-", Aliases: []string{"delete"}, Short: "Remove submitted pods", Long: rmLong,
 		Example: rmExample,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && len(c.files) == 0 && c.set.Selector == "" {
@@ -57,11 +57,11 @@ func newRmCommand() *cobra.Command {
 			return c.set.Settle(cmd, args)
 		},
 	}
-	c.addFlags(cmd, "Wait until nothing is left of the pods; their progress goes to stderr")
+	c.addFlags(cmd, "Wait until the pods are gone; progress is printed to stderr")
 	c.set.AddFlags(cmd, &c.Socket)
-	cmd.Flags().BoolVar(&c.force, "force", false, "End the pods at once: they have 1 s, their hooks included")
+	cmd.Flags().BoolVar(&c.force, "force", false, "Stop the pods at once: they get 1 s, including hooks")
 	cmd.Flags().Int64Var(&c.grace, "grace-period", -1,
-		"`seconds` that a pod has to end; negative: its own terminationGracePeriodSeconds")
+		"Time in `seconds` that a pod has to stop; if negative, its own terminationGracePeriodSeconds")
 	cmd.MarkFlagsMutuallyExclusive("force", "grace-period")
 	c.addDryRun(cmd)
 	cmd.ValidArgsFunction = names.Completion(&c.Socket, c.submittedNames)
@@ -77,7 +77,7 @@ func newRmCommand() *cobra.Command {
 // addDryRun adds --dry-run with kubectl's values.
 func (c *submitCommand) addDryRun(cmd *cobra.Command) {
 	cli.ChoiceFlag(cmd, &c.dryRun, "dry-run", "", "none",
-		"Say what would be removed, and remove nothing: server, client, or none", "none", "server", "client")
+		"Print the objects that would be removed, and remove nothing: server, client, or none", "none", "server", "client")
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = "server"
 }
 

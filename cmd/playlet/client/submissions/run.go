@@ -18,34 +18,34 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-const runLong = `Submit the pods of manifests to the agent of this node, which runs them from now on: until "playlet rm", across
-restarts of the agent and reboots of the machine.
+const runLong = `Submit the pods of manifests to this node's agent. It runs them until "playlet rm", across restarts of the
+agent and reboots of the machine.
 
-A manifest is YAML or JSON, in one or several documents: Pods, ConfigMaps and Secrets (kept in the agent's --object-dir), and
-Deployments, DaemonSets, StatefulSets, ReplicaSets and Jobs, each of which runs one pod of its template; a line names the fields
-without effect. --skip-unsupported leaves out other kinds. -f names a file, a folder, a URL, or - for standard input.
+A manifest is YAML or JSON with one or more documents: Pods, ConfigMaps and Secrets (kept in the agent's --object-dir), and
+Deployments, DaemonSets, StatefulSets, ReplicaSets and Jobs. Each of the latter runs one pod of its template; fields without
+effect are listed. --skip-unsupported skips other kinds. -f names a file, a folder, a URL, or - for standard input.
 
-Each pod is known by its namespace and the name in its manifest; running the same again changes nothing, and another version
-takes the place of the one before. All of a manifest is accepted or, when anything is wrong, nothing; each problem is named with
-file, line and field. The node's name is appended to a pod's name, as to every static pod's.
+A pod is identified by its namespace and the name in its manifest. Submitting the same manifest again changes nothing; a new
+version replaces the previous one. A manifest is accepted as a whole or rejected as a whole; each problem is reported with
+file, line and field. The node's name is appended to a pod's name, as with every static pod.
 
-With --wait the command ends with 0 once all pods are ready (or have succeeded), those without a readiness probe for two
-seconds, or with --for=completed once all have succeeded. It ends with 1 as soon as that is not to be expected: a pod has failed,
-will not run, or a container of it has ended a second time and is restarted again and again.
+With --wait, the command exits with 0 once all pods are ready or have succeeded (pods without a readiness probe must have run
+for two seconds), or with --for=completed once all have succeeded. It exits with 1 as soon as this can no longer be expected: a
+pod has failed or cannot run, or one of its containers keeps crashing.
 
-A long manifest is checked whole, and then submitted in parts; progress goes to stderr. If no answer comes, the agent may still
-apply what it has received; running the same again settles it.`
+A long manifest is first checked as a whole and then submitted in parts; progress is printed to stderr. If the agent does not
+answer, it may still apply the parts that it received; run the same command again to be sure.`
 
 const runExample = `  # Run the pods of a manifest
   playlet run -f web.yaml
 
-  # Of several, and of a folder, and wait until all are ready
+  # Run those of a file and of a folder, and wait until all are ready
   playlet run -f web.yaml -f manifests/ --wait
 
-  # From standard input, to its end
+  # Run a manifest from standard input, and wait until it has completed
   cat job.yaml | playlet run -f - --wait --for=completed
 
-  # What would be changed
+  # Show the changes without applying them
   playlet run -f web.yaml --diff`
 
 // Commands are "playlet objects", "restart", "rm" and "run".
@@ -78,18 +78,19 @@ func newRunCommand() *cobra.Command {
 		Use: "run -f FILE|- [...]", Short: "Submit pods to this node's agent", Long: runLong, Example: runExample,
 		Args: c.filesOnly,
 	}
-	c.addFlags(cmd, "Wait until the pods are ready, or have succeeded; their progress goes to stderr")
+	c.addFlags(cmd, "Wait until the pods are ready or have succeeded; progress is printed to stderr")
 	cmd.Flags().StringP("namespace", "n", "", "")
 	if err := cmd.Flags().MarkHidden("namespace"); err != nil {
 		panic(err) // the flag was added a moment ago
 	}
-	cli.ChoiceFlag(cmd, &c.until, "for", "", untilReady, "What --wait waits for: ready or completed", untilReady, untilCompleted)
-	cli.ChoiceFlag(cmd, &c.dryRun, "dry-run", "", "none", "server: have the agent check all and change nothing; or none", "none",
-		"server")
+	cli.ChoiceFlag(cmd, &c.until, "for", "", untilReady, "Condition that --wait waits for: ready or completed", untilReady,
+		untilCompleted)
+	cli.ChoiceFlag(cmd, &c.dryRun, "dry-run", "", "none", "server: the agent checks everything and changes nothing; or none",
+		"none", "server")
 	cmd.Flags().BoolVar(&c.diff, "diff", false,
-		"Show in what the pods differ from those that were submitted before, and change nothing; exit code 1 where they do")
+		"Show the differences from the submitted pods, and change nothing; the exit code is 1 if there are any")
 	cmd.Flags().BoolVar(&c.skip, "skip-unsupported", false,
-		"Leave out objects that a node does not run (Service, Ingress and so on), with a line for each")
+		"Skip objects that a node does not run (Service, Ingress and so on), and print a line for each")
 	return c.Runs(cmd, func(ctx context.Context, _ []string) error {
 		switch {
 		case len(c.files) == 0:
@@ -123,7 +124,7 @@ func (c *submitCommand) addFlags(cmd *cobra.Command, wait string) {
 
 func (c *submitCommand) addWaitFlags(cmd *cobra.Command, wait string) {
 	cmd.Flags().BoolVar(&c.wait, "wait", false, wait)
-	cmd.Flags().DurationVar(&c.timeout, "timeout", 5*time.Minute, "How long --wait waits at most; 0 is without end")
+	cmd.Flags().DurationVar(&c.timeout, "timeout", 5*time.Minute, "Maximum time that --wait waits; 0 means no limit")
 }
 
 // filesOnly refuses arguments: a file is named with -f.

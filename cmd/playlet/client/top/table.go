@@ -64,7 +64,7 @@ func (c *topTable) prints(cmd *cobra.Command, print func(context.Context) error)
 func newTopPodsCommand() *cobra.Command {
 	c := &topTable{}
 	cmd := &cobra.Command{
-		Use: "pods [NAME...]", Aliases: []string{"pod", "po"}, Short: "Print the CPU and the memory that pods use",
+		Use: "pods [NAME...]", Aliases: []string{"pod", "po"}, Short: "Print the CPU and memory usage of pods",
 		Args: c.set.Settle,
 		Long: "Print the CPU and the memory (the working set) that pods use, as kubectl does, from the kubelet's figures of " +
 			"/stats/summary, in whose form -o json has them.",
@@ -132,7 +132,7 @@ func (c *topTable) compare(cpu, otherCPU *stats.CPUStats, memory, otherMemory *s
 func newTopNodeCommand() *cobra.Command {
 	c := &topTable{}
 	cmd := &cobra.Command{
-		Use: "node", Aliases: []string{"nodes", "no"}, Short: "Print the CPU and the memory that the node uses",
+		Use: "node", Aliases: []string{"nodes", "no"}, Short: "Print the CPU and memory usage of the node",
 		Args: cli.NoArguments,
 		Long: "Print the CPU and the memory (the working set) that the node uses, as kubectl does. Percentages are of what " +
 			"pods can have of it.",

@@ -30,7 +30,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
-var topLong = `Show the node as it lives: its pods, each with why it is not as it should be and what it uses, and its actors.
+var topLong = `Show the live state of the node: its pods with their problems and usage, and its actors.
 
 Keys:
 ` + "  " + strings.ReplaceAll(strings.TrimSpace(screen.Keyboard), "\n", "\n  ") + `
@@ -40,7 +40,7 @@ Without a terminal, and with --once, the pods are printed as one table.`
 const topExample = `  # Watch the node
   playlet top
 
-  # One table, for a program
+  # One table, for scripts
   playlet top --once | grep -v Running
 
   # As kubectl prints it
@@ -58,7 +58,7 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "top", Short: "Watch pods and actors on the terminal", Long: topLong, Example: topExample, Args: topArguments,
 	}
-	cmd.Flags().BoolVar(&once, "once", false, "Print the pods as one table, and end")
+	cmd.Flags().BoolVar(&once, "once", false, "Print the pods as one table, and exit")
 	cmd.Flags().DurationVar(&every, "interval", every, "How `often` to refresh")
 	cmd.AddCommand(newTopPodsCommand(), newTopNodeCommand())
 	return c.Runs(cmd, func(ctx context.Context, _ []string) error {
