@@ -96,16 +96,10 @@ func recordMapped(p kinds.Folder, volume, maps, link string) {
 
 // checkDevice returns an error if a path, after its links, is no block device. The path may be on a server that hangs.
 func checkDevice(ctx context.Context, p kinds.Folder, path string) error {
-	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
-	defer cancel()
-	owner := safepath.Owner{Namespace: p.Pod.Namespace, Pod: string(p.Pod.UID)}
-	st, err := safepath.Bounded(ctx, owner, path, "stat "+path, func() (st unix.Stat_t, err error) {
-		err = unix.Stat(path, &st)
-		return st, err
-	})
+	st, err := statFile(ctx, p, path)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s: %w", path, err)
+		return err
 	case st.Mode&unix.S_IFMT != unix.S_IFBLK:
 		return fmt.Errorf("%s is no block device, although the volumeMode is Block", path)
 	}

@@ -2,13 +2,14 @@
 // mounts them as it does other kinds, and unstages them with the reconciler of staged.go.
 //
 // How to read the folder: a claim (claims.go) refers to a PersistentVolume, and the plugin of its kind does the work: csi.go,
-// nfs.go, local.go, or hostPath of the package kinds. A local volume with volumeMode Block is a link to its device (block.go);
-// maps by a kubelet are undone (package blockmap). The mount reads claims, volumes and attachments on demand (objects.go,
-// attach.go, gather.go): a node may get the objects of its pods, but neither list nor watch them. CSIDrivers are watched
-// (driverobjects.go). The package csi calls drivers, and actors/internal/pluginwatch registers them. Storage (storage.go) holds
-// the drivers and the state of volumes (podvolumes.go) and lives as long as the process. Each driver has its own limit of
-// concurrent calls, with shares by namespace and pod. A driver, or a namespace with volumes that hang, therefore does not block
-// other volumes.
+// nfs.go, local.go, or hostPath of the package kinds. A local volume that is a block device has its file system mounted once
+// for all pods (filesystem.go); the reconciler of staged.go unmounts it after the last one. A local volume with volumeMode
+// Block is a link to its device (block.go); maps by a kubelet are undone (package blockmap). The mount reads claims, volumes
+// and attachments on demand (objects.go, attach.go, gather.go): a node may get the objects of its pods, but neither list nor
+// watch them. CSIDrivers are watched (driverobjects.go). The package csi calls drivers, and actors/internal/pluginwatch
+// registers them. Storage (storage.go) holds the drivers and the state of volumes (podvolumes.go) and lives as long as the
+// process. Each driver has its own limit of concurrent calls, with shares by namespace and pod. A driver, or a namespace with
+// volumes that hang, therefore does not block other volumes.
 //
 // A mount that depends on others (they bind, attach, register a driver, release the volume) ends with a kinds.WaitError. For two
 // minutes a pending attachment is no failure and has no Event. Its claim and volume are read once. Several volumes of a pod may

@@ -55,3 +55,5 @@ func (s *Storage) ForgetAll() {
 	clear(s.pods)
 	clear(s.ready)
 }
+
+func (s *Storage) Hold(pv string) (release func()) { return s.hold(pv) }

@@ -19,7 +19,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// local is a PersistentVolume that is a folder of this node. It is bound into the pod's folder. A pod has it by a claim.
+// local is a PersistentVolume that is a folder of this node, or a block device with a file system (filesystem.go). It is bound
+// into the pod's folder. A pod has it by a claim.
 type local struct{ kind }
 
 const localName = "kubernetes.io/local-volume"
@@ -32,7 +33,8 @@ func (local) Mount(context.Context, kinds.Folder, *v1.Volume) (string, error) {
 	return "", kinds.Permanent("a local volume needs a claim")
 }
 
-// bindLocal binds the folder, unless it is bound. Its path is trusted: the administrator wrote it into the PersistentVolume.
+// bindLocal binds the folder, or the file system on the device, unless it is bound. Its path is trusted: the administrator wrote it
+// into the PersistentVolume.
 func (s *Storage) bindLocal(
 	ctx context.Context, p kinds.Folder, volume string, pv *v1.PersistentVolume, readOnly bool,
 ) (string, error) {
@@ -45,7 +47,11 @@ func (s *Storage) bindLocal(
 	p.SetPlugin(localName, false)
 	h := s.begin(p, volume, folder)
 	if !s.isMounted(p, volume) {
-		if err := warnOfGroup(ctx, p, folder, pv); err != nil {
+		defer s.hold(pv.Name)()
+		if path, err = s.sourceOf(ctx, p, pv, path); err != nil {
+			return "", fmt.Errorf("local.path of PersistentVolume %s: %w", pv.Name, err)
+		}
+		if err := warnOfGroup(ctx, p, folder, path, pv); err != nil {
 			return "", err
 		}
 		if err := bindFolder(ctx, p, folder, path, pv.Name); err != nil {
@@ -59,6 +65,15 @@ func (s *Storage) bindLocal(
 	}
 	s.change(p.Pod.UID, volume, func(h *podVolume) { h.progress = done })
 	return at, nil
+}
+
+// sourceOf returns the folder to bind: the path of the volume, or the file system that is mounted from the device there.
+func (s *Storage) sourceOf(ctx context.Context, p kinds.Folder, pv *v1.PersistentVolume, path string) (string, error) {
+	st, err := statFile(ctx, p, path)
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return path, err
+	}
+	return s.mountFileSystem(ctx, ownerOf(p), pv)
 }
 
 // localPath returns the path of a local volume. It was written by the administrator, as the kubelet requires it.
@@ -101,7 +116,7 @@ func bindFolder(ctx context.Context, p kinds.Folder, folder, path, pv string) er
 }
 
 // warnOfGroup records the kubelet's Event if other pods have the volume and its folder belongs to another fsGroup.
-func warnOfGroup(ctx context.Context, p kinds.Folder, folder string, pv *v1.PersistentVolume) error {
+func warnOfGroup(ctx context.Context, p kinds.Folder, folder, path string, pv *v1.PersistentVolume) error {
 	group := kinds.FSGroupOf(p.Pod)
 	if group == nil {
 		return nil
@@ -113,13 +128,7 @@ func warnOfGroup(ctx context.Context, p kinds.Folder, folder string, pv *v1.Pers
 	if err != nil || len(shared) == 0 {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
-	defer cancel()
-	path, owner := pv.Spec.Local.Path, safepath.Owner{Namespace: p.Pod.Namespace, Pod: string(p.Pod.UID)}
-	st, err := safepath.Bounded(ctx, owner, path, "stat "+path, func() (st unix.Stat_t, err error) {
-		err = unix.Stat(path, &st)
-		return st, err
-	})
+	st, err := statFile(ctx, p, path)
 	if err == nil && int64(st.Gid) != *group {
 		p.Record(messages.PodEvent(p.Pod, "", v1.EventTypeWarning, messages.EventAlreadyMounted, fmt.Sprintf(
 			"The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.",
@@ -128,9 +137,28 @@ func warnOfGroup(ctx context.Context, p kinds.Folder, folder string, pv *v1.Pers
 	return nil
 }
 
+// statFile returns the attributes of a file of the node, which may be on a server that hangs.
+func statFile(ctx context.Context, p kinds.Folder, path string) (unix.Stat_t, error) {
+	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
+	defer cancel()
+	st, err := safepath.Bounded(ctx, ownerOf(p), path, "stat "+path, func() (st unix.Stat_t, err error) {
+		err = unix.Stat(path, &st)
+		return st, err
+	})
+	if err != nil {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return st, err
+}
+
+func ownerOf(p kinds.Folder) safepath.Owner {
+	return safepath.Owner{Namespace: p.Pod.Namespace, Pod: string(p.Pod.UID)}
+}
+
 // MountsAt implements kinds.Mounter.
 func (local) MountsAt(volume string) string { return kinds.VolumeFolder(localName, volume) }
 
-func (local) Unmount(ctx context.Context, p kinds.Folder, volume string) error {
+func (l local) Unmount(ctx context.Context, p kinds.Folder, volume string) error {
+	defer l.s.touch(true) // the file system of a device may have no pod any more
 	return kinds.RemoveMount(ctx, p, kinds.VolumeFolder(localName, volume))
 }

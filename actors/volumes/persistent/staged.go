@@ -67,7 +67,8 @@ func (stagedDriver) Ensure(context.Context, reconcile.Operation[struct{}, struct
 func (d stagedDriver) Inventory(context.Context) (out []string, err error) {
 	out, err = d.begun()
 	devices, devicesErr := d.unusedDevices()
-	out, err = append(out, devices...), errors.Join(err, devicesErr)
+	mounts, mountsErr := d.unusedFileSystems()
+	out, err = slices.Concat(out, devices, mounts), errors.Join(err, devicesErr, mountsErr)
 	staged, _, stagedErr := d.staged()
 	if err = errors.Join(err, stagedErr); len(staged) == 0 {
 		return out, err // an unreadable record stays, and is reported by InUse
@@ -138,6 +139,9 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 	if name, is := strings.CutPrefix(key, localName+"/"); is {
 		volume, uid, _ := strings.Cut(name, "/")
 		return d.removeMap(volume, uid)
+	}
+	if name, is := strings.CutPrefix(key, fileSystems); is {
+		return d.unmountFileSystem(name)
 	}
 	root, err := safepath.OpenRoot(d.csiFolder())
 	if err != nil {

@@ -35,6 +35,7 @@ type Storage struct {
 	freed      bool                            // a pod's volume was unmounted, and may have to be unstaged
 	releases   int                             // number of volumes of pods unmounted so far
 	placing    map[string]chan struct{}        // mounts in progress by UID and PersistentVolume; closed at their end
+	binding    map[string]int                  // file systems of local volumes that pods bind at the moment, by PersistentVolume
 
 	objects driverObjects
 
@@ -68,7 +69,7 @@ func New(o Options) *Storage {
 	s := &Storage{
 		Options: o, Drivers: csi.NewDrivers(), pods: map[string]map[string]podVolume{}, onDisk: map[string]bool{},
 		attachable: map[string]bool{}, ready: map[string]bool{}, stagers: map[string]string{}, touched: true,
-		placing: map[string]chan struct{}{},
+		placing: map[string]chan struct{}{}, binding: map[string]int{},
 	}
 	s.objects = driverObjects{specs: map[string]storagev1.CSIDriverSpec{}, changed: s.Drivers.Nudge}
 	var ctx context.Context

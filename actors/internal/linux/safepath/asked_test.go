@@ -41,6 +41,8 @@ var asked = map[string]string{
 	"actors/internal/linux/safepath/root.go unix.Fstat":             "a folder that was made just now",
 	"actors/internal/linux/safepath/root.go unix.Openat2":           "the callers of this package are listed by room",
 	"actors/volumes/persistent/csi.go os.MkdirAll":                  own,
+	"actors/volumes/persistent/filesystem.go os.MkdirAll":           own,
+	"actors/volumes/persistent/filesystem.go os.Open":               "a device, in an operation of its own volume that others do not wait for",
 	"actors/volumes/csi/drivers.go os.Lstat":                        own,
 	"actors/volumes/persistent/block.go os.Lstat":                   own,
 	"actors/volumes/kinds/fsgroup.go os.OpenRoot":                   "within the walk that OwnVolume bounds",

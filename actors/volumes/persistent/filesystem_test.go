@@ -1,0 +1,155 @@
+package persistent_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// fileSystemNode returns a node with the claim "disk" of a volume on a block device, and the place of its file system.
+func fileSystemNode(t *testing.T, device, kind string) (n *node, place string) {
+	source := &v1.LocalVolumeSource{Path: device}
+	if kind != "" {
+		source.FSType = &kind
+	}
+	n = storageNode(t, bound("disk", v1.PersistentVolumeSource{Local: source})...)
+	return n, filepath.Join(n.RootDir, "plugins/kubernetes.io/local-volume/mounts/pv-disk")
+}
+
+func diskPod(uid string) *v1.Pod { return volumestest.APIPodWith(uid, claimVolume("data", "disk")) }
+
+// An empty device is formatted and mounted for all its pods, also by a new process. It is unmounted after its last pod. Later pods
+// have its data.
+func TestLocalDevice_FileSystem(t *testing.T) {
+	device, _ := volumestest.LoopDevice(t)
+	n, place := fileSystemNode(t, device, "")
+	mount := func(uid string) string {
+		t.Helper()
+		got := n.Tell(uid, messages.MountVolumes{UID: uid, Pod: diskPod(uid)})
+		m, is := got[len(got)-1].(messages.VolumesMounted)
+		if !is || !m.Mounts["data"] {
+			t.Fatalf("pod %s: got %+v", uid, got)
+		}
+		return filepath.Join(m.Paths["data"], "file")
+	}
+	end := func(uid string) {
+		t.Helper()
+		n.Tell(uid, messages.UnmountVolumes{UID: uid, Remove: true})
+		if exists(t, n.Pod(uid)) {
+			t.Fatalf("the folder of pod %s is left", uid)
+		}
+	}
+	writeData(t, mount("a"))
+	if got := read(t, mount("b")); got != "data" {
+		t.Errorf("another pod reads %q", got)
+	}
+	end("a")
+	n.restart(t)
+	if got := read(t, mount("b")); got != "data" || !exists(t, filepath.Join(place, "file")) {
+		t.Errorf("after a restart, a pod reads %q", got)
+	}
+	end("b")
+	n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: map[string]bool{}})
+	n.Answers("")
+	if exists(t, place) {
+		t.Fatal("the file system is mounted without a pod")
+	}
+	if got := read(t, mount("c")); got != "data" {
+		t.Errorf("a later pod reads %q", got)
+	}
+	end("c")
+}
+
+// A device with anything on it is not formatted, nor is one that is in use or cannot be read. Its bytes stay as they are.
+func TestLocalDevice_IsNotFormatted(t *testing.T) {
+	partitions := make([]byte, 512)
+	copy(partitions[446:], []byte{0, 0, 2, 0, 0x83, 0, 0, 0, 1, 0, 0, 0, 0xff, 1, 0, 0})
+	copy(partitions[510:], []byte{0x55, 0xaa})
+	swap := make([]byte, 4096)
+	copy(swap[1024:], []byte{1, 0, 0, 0, 100, 0, 0, 0})
+	copy(swap[4086:], "SWAPSPACE2")
+	for name, c := range map[string]struct {
+		content    []byte
+		kind, want string
+		use        func(t *testing.T, n *node, device, place string)
+	}{
+		"partitions":  {content: partitions, want: "probably partitions: it is not formatted"},
+		"swap":        {content: swap, want: "has swap, not ext4: mount failed"},
+		"other kind":  {kind: "nonesuch", want: "mkfs.nonesuch is not installed on this node"},
+		"under a map": {want: "in use by loop device", use: overDevice},
+		"data in the way": {want: "has data, and no device is mounted there", use: func(t *testing.T, _ *node, _, place string) {
+			writeData(t, filepath.Join(place, "file"))
+		}},
+		"another mount": {want: "another file system than that of device", use: func(t *testing.T, _ *node, _, place string) {
+			must(t, os.MkdirAll(place, 0o750))
+			volumestest.MountTmpfs(t, place)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			device, file := volumestest.LoopDevice(t)
+			must(t, os.WriteFile(device, append(c.content, make([]byte, 1<<20-len(c.content))...), 0o600))
+			before, err := os.ReadFile(file)
+			must(t, err)
+			n, place := fileSystemNode(t, device, c.kind)
+			if c.use != nil {
+				c.use(t, n, device, place)
+			}
+			got := fmt.Sprintf("%+v", n.Tell("a", messages.MountVolumes{UID: "a", Pod: diskPod("a")}))
+			if !strings.Contains(got, "VolumesFailed") && !strings.Contains(got, "FailedMount") || !strings.Contains(got, c.want) {
+				t.Errorf("got %s, want %q", got, c.want)
+			}
+			n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+			if after, err := os.ReadFile(file); err != nil || !bytes.Equal(before, after) {
+				t.Errorf("the device was written: %v", err)
+			}
+		})
+	}
+}
+
+func overDevice(t *testing.T, _ *node, device, _ string) {
+	t.Helper()
+	over, err := volumestest.Losetup("--find", "--show", device)
+	must(t, err)
+	t.Cleanup(func() {
+		_, err := volumestest.Losetup("--detach", over)
+		must(t, err)
+	})
+}
+
+// The file system stays while it is mounted elsewhere, and while a pod is about to bind it.
+func TestLocalDevice_StaysInUse(t *testing.T) {
+	device, _ := volumestest.LoopDevice(t)
+	n, place := fileSystemNode(t, device, "")
+	n.Tell("a", messages.MountVolumes{UID: "a", Pod: diskPod("a")})
+	elsewhere := t.TempDir()
+	must(t, unix.Mount(place, elsewhere, "", unix.MS_BIND, ""))
+	sweep := func() {
+		n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: map[string]bool{}})
+		n.Answers("")
+	}
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	sweep()
+	if !exists(t, filepath.Join(place, "lost+found")) {
+		t.Error("it was unmounted, although it is bound elsewhere")
+	}
+	release := n.storage.Hold("pv-disk")
+	must(t, volumestest.UnmountNow(elsewhere))
+	sweep()
+	if !exists(t, filepath.Join(place, "lost+found")) {
+		t.Error("it was unmounted, although a pod is about to bind it")
+	}
+	release()
+	sweep()
+	if exists(t, place) {
+		t.Error("it is mounted without a user")
+	}
+}
