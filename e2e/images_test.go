@@ -247,7 +247,7 @@ func TestUnusedImagesAreCollected(t *testing.T) {
 			return nil
 		})
 		await(t, func() error {
-			if !strings.Contains(a.Log(), "could not free the disk that images are on") {
+			if !strings.Contains(a.Log(), "could not free enough space on the image disk") {
 				return fmt.Errorf("the collection does not end: %s", a.Log())
 			}
 			return nil

@@ -54,7 +54,7 @@ func (p *pressure) acts() (list []string, first time.Time) {
 			act = "met " + word(logSignal, line)
 		case strings.Contains(line, `msg="removed dead containers, sandboxes and logs"`):
 			act = "containers"
-		case strings.Contains(line, `msg="removed the images that nobody uses"`):
+		case strings.Contains(line, `msg="removed unused images"`):
 			act = "images"
 		case strings.Contains(line, `msg="evicting a pod"`):
 			act = "evicted " + word(logPod, line) + " by " + word(logSignal, line)

@@ -149,14 +149,14 @@ containers:
 		a, folder := agentWith(t, s, quick), t.TempDir()
 		must(t, a.Write("p.yaml", probedManifest(s, folder, "p", spec)))
 		up(t, s, "p", "side")
-		awaitLogged(t, a, "a probe fails", "startup", "side")
+		awaitLogged(t, a, "below the failure threshold", "startup", "side")
 		if !absent(filepath.Join(folder, "init")) || len(containersOf(t, s, "p")) != 1 {
 			t.Error("what comes after the sidecar did not wait for it")
 		}
 		touch(t, filepath.Join(folder, "side"))
 		up(t, s, "p", "main")
 		awaitFile(t, filepath.Join(folder, "init"), "done\n")
-		awaitLogged(t, a, "a probe fails", "startup", "main")
+		awaitLogged(t, a, "below the failure threshold", "startup", "main")
 		pod := awaitPod(t, a, "p", inPhase(corev1.PodRunning))
 		if c := statusOf(pod, "main"); c.Ready || *c.Started {
 			t.Errorf("it has not started: %+v", c)

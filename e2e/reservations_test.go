@@ -88,7 +88,7 @@ containers:
 		}
 		return fmt.Errorf("nothing is said of it: %s%s", out, errs)
 	})
-	if log := a.Log(); !strings.Contains(log, "the kernel killed a process for want of memory") {
+	if log := a.Log(); !strings.Contains(log, "the kernel killed a process because it was out of memory") {
 		t.Errorf("the log says nothing of it")
 	}
 	if ended := down(t, s, "p", "hog"); ended.Reason != "OOMKilled" {

@@ -290,7 +290,7 @@ func (a *actor) handleStop(ctx supervisors.Context, d stopResult) {
 	a.recordPreStop(ctx, d.hook)
 	if d.failed != nil {
 		// The container may still run. The pod has no answer and asks again.
-		ctx.Log().Warn("the container could not be stopped; it is tried again", "id", d.id, "error", d.failed)
+		ctx.Log().Warn("the container could not be stopped; will retry", "id", d.id, "error", d.failed)
 		a.recordStuck(ctx, d)
 		ctx.Tell(ctx.Self().Parent(), messages.ContainerReported{UID: a.uid, Name: a.name,
 			StopFailed: strings.ReplaceAll(d.failed.Error(), d.id, a.name)})

@@ -122,7 +122,7 @@ func (a *actor) handleHook(ctx supervisors.Context, d hookResult) {
 		return
 	}
 	why := messages.Cause{Code: messages.CausePostStart, Text: hooks.FirstBytes(d.failed)}
-	ctx.Log().Warn("the post-start hook failed; the container is ended", "id", d.id, "reason", messages.EventFailedPostStartHook,
+	ctx.Log().Warn("the post-start hook failed; stopping the container", "id", d.id, "reason", messages.EventFailedPostStartHook,
 		"error", why.Text)
 	a.explained(ctx, a.desired.Pod, messages.EventFailedPostStartHook, "PostStartHook failed",
 		messages.Reason{Code: messages.ReasonKilling, Cause: why})

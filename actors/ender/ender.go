@@ -52,7 +52,7 @@ func (a *actor) do(ctx supervisors.Context, e any) {
 	m := a.machine
 	switch e := e.(type) {
 	case transition:
-		ctx.Log().Info("ending a pod whose actor is in quarantine", "from", e.from, "to", e.to, "podUID", m.uid)
+		ctx.Log().Info("terminating a pod whose actor is in quarantine", "from", e.from, "to", e.to, "podUID", m.uid)
 	case tell:
 		ctx.Tell(e.to, e.msg)
 	case stop:

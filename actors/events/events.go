@@ -127,7 +127,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		return
 	case saved:
 		if a.saving = false; m.err != nil {
-			ctx.Log().Warn("the last Events cannot be written to the disk; they are in memory", "error", m.err)
+			ctx.Log().Warn("recent Events cannot be written to disk; they are kept in memory", "error", m.err)
 		}
 		return
 	case written:
@@ -201,12 +201,12 @@ func (a *actor) flush(ctx supervisors.Context) {
 func (a *actor) report(ctx supervisors.Context, r written) {
 	switch {
 	case r.unreached != nil && a.queue.trouble == "":
-		ctx.Log().Warn("Events cannot be written; they wait", "reason", apiclient.Explain(r.unreached, a.opts.NodeName))
+		ctx.Log().Warn("Events cannot be written; will retry", "reason", apiclient.Explain(r.unreached, a.opts.NodeName))
 	case r.unreached == nil && a.queue.trouble != "":
 		ctx.Log().Info("Events are written again", "waiting", len(a.queue.items)+len(r.left))
 	}
 	if dropped := a.queue.counts.Dropped; dropped > a.dropped && r.unreached == nil {
-		ctx.Log().Warn("too many Events waited; the oldest of those with the most were dropped",
+		ctx.Log().Warn("too many Events are pending; dropped the oldest ones of the objects with the most",
 			"dropped", dropped-a.dropped, "limit", maxWaiting)
 		a.dropped = dropped
 	}
@@ -215,7 +215,7 @@ func (a *actor) report(ctx supervisors.Context, r written) {
 	}
 	if text := apiclient.Explain(r.refusal, a.opts.NodeName); text != a.refusal {
 		a.refusal = text
-		ctx.Log().Warn("the API server refused Events; they are dropped", "events", r.refused, "error", text)
+		ctx.Log().Warn("the API server rejected Events; they are dropped", "events", r.refused, "error", text)
 	}
 }
 

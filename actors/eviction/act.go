@@ -184,12 +184,12 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 		return
 	case awaited > 0 && a.unmeasured < maxUnmeasured: // it may be the one that fills the disk
 		a.unmeasured++
-		ctx.Log().Info("eviction waits for the measurement of volumes and logs", "pods", awaited, "missing", f.lacks)
+		ctx.Log().Info("eviction is waiting for measurements of volumes and logs", "pods", awaited, "missing", f.lacks)
 		a.measureAgain(ctx)
 		return
 	case len(candidates) == 0:
 		if !a.helpless {
-			ctx.Log().Warn("eviction threshold met, and there is no pod that may be evicted", "signal", f.act.by.signal,
+			ctx.Log().Warn("eviction threshold met, but no pod can be evicted", "signal", f.act.by.signal,
 				"missing", f.lacks)
 		}
 		a.helpless, a.reclaimed = true, false

@@ -172,7 +172,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 			a.watch(ctx)
 		}
 	case messages.ImagesReclaimed:
-		ctx.Log().Info("removed the images that nobody uses", "images", m.Removed, "freedBytes", m.Freed, "problem", m.Shortfall)
+		ctx.Log().Info("removed unused images", "images", m.Removed, "freedBytes", m.Freed, "problem", m.Shortfall)
 		a.reclaimEnded(ctx, messages.Images)
 	case messages.ContainersReclaimed:
 		a.onContainersReclaimed(ctx, m)
@@ -266,7 +266,7 @@ func (a *actor) logFailures(ctx supervisors.Context, m Measurement) {
 	}
 	for _, s := range slices.Sorted(maps.Keys(now)) {
 		if _, logged := a.logged[s]; !logged {
-			ctx.Log().Warn("a signal cannot be measured, and counts as no pressure", "signal", s, "reason", now[s])
+			ctx.Log().Warn("an eviction signal cannot be measured; it counts as no pressure", "signal", s, "reason", now[s])
 		}
 	}
 	a.logged = now

@@ -46,7 +46,7 @@ func (a *actor) hasten(ctx supervisors.Context, leaving map[types.UID]int64) {
 		if leaving[p.Pod.UID] <= hardGrace || p.Failure == nil {
 			continue
 		}
-		ctx.Log().Warn("the grace period of an evicted pod was shortened: a hard threshold is met, too", "pod",
+		ctx.Log().Warn("shortened the grace period of an evicted pod: a hard threshold is met too", "pod",
 			p.Pod.Namespace+"/"+p.Pod.Name, "podUID", p.Pod.UID, "seconds", hardGrace)
 		why := *p.Failure
 		why.Grace = ptr.To[int64](hardGrace)
@@ -104,7 +104,7 @@ func (a *actor) onLeft(ctx supervisors.Context, m left) {
 	a.stopAwaiting()
 	for _, uid := range m.there {
 		a.awaited[uid] = true
-		ctx.Log().Warn("an evicted pod did not end in time; eviction goes on", "podUID", uid)
+		ctx.Log().Warn("an evicted pod did not terminate in time; eviction continues", "podUID", uid)
 	}
 	a.measureAgain(ctx)
 }

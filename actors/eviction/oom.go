@@ -57,7 +57,7 @@ func (a *actor) onKill(ctx supervisors.Context, m killed) {
 			logged = &a.killCounts
 		}
 		if text := m.err.Error(); text != *logged {
-			ctx.Log().Warn("the kernel's log cannot be read for OOM kills", "readInstead", source, "error", text)
+			ctx.Log().Warn("cannot read OOM kills from the kernel log", "readInstead", source, "error", text)
 			*logged = text
 		}
 		if counts {
@@ -71,8 +71,8 @@ func (a *actor) onKill(ctx supervisors.Context, m killed) {
 		a.kernelLog = ""
 	}
 	k := m.kill
-	ctx.Log().Warn("the kernel killed a process for want of memory", "process", k.Process, "pid", k.PID, "cgroup", k.Group,
-		"limitOf", k.Limited)
+	ctx.Log().Warn("the kernel killed a process because it was out of memory", "process", k.Process, "pid", k.PID,
+		"cgroup", k.Group, "limitOf", k.Limited)
 	if k.Limited == "" {
 		if a.opts.NodeName != "" {
 			ctx.Tell(messages.Events, messages.NodeEvent(a.opts.NodeName, v1.EventTypeWarning, messages.EventSystemOOM,

@@ -80,7 +80,7 @@ func (a *actor) onReclaimDue(ctx supervisors.Context, m reclaimDue) {
 		t.timer = ctx.After(reclaimTimeout, m)
 		return
 	}
-	ctx.Log().Warn("reclaiming a resource of the node timed out; eviction goes on without it", "resource", t.rest[0])
+	ctx.Log().Warn("reclaiming a node resource timed out; eviction continues", "resource", t.rest[0])
 	t.rest = t.rest[1:]
 	a.reclaimNext(ctx)
 }

@@ -131,7 +131,8 @@ type parsedPair struct {
 func (p *parsedPair) Enqueue() {
 	pair, err := tls.X509KeyPair(p.files.CurrentCertKeyContent())
 	if err != nil {
-		p.log.Warn("the serving certificate stays as it was: its files hold no pair", "files", p.files.Name(), "error", err)
+		p.log.Warn("keeping the previous serving certificate: the files do not contain a matching certificate and key",
+			"files", p.files.Name(), "error", err)
 		return
 	}
 	p.p.Store(&pair)
@@ -205,7 +206,7 @@ func (f forgiving) Current() (*tls.Certificate, error) {
 		return pair, nil
 	}
 	if _, none := errors.AsType[*certificate.NoCertKeyError](err); !none {
-		f.log.Warn("a certificate in --cert-dir cannot be read; another one is asked for", "error", err)
+		f.log.Warn("a certificate in --cert-dir cannot be read; requesting a new one", "error", err)
 	}
 	none := certificate.NoCertKeyError(err.Error())
 	return nil, &none // the library looks for this very type

@@ -83,9 +83,9 @@ func (s *steady) Start() {
 	if by == 0 || rests || s.ctx.Err() != nil {
 		return
 	}
-	s.log.Info("the clock was set; the rotation of a certificate is planned again", "by", by)
+	s.log.Info("the clock was set; rescheduling the rotation of a certificate", "by", by)
 	if err := s.plan(); err != nil {
-		s.log.Warn("the rotation of a certificate cannot be planned again", "error", err)
+		s.log.Warn("the rotation of a certificate could not be rescheduled", "error", err)
 		return
 	}
 	s.again = true

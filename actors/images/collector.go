@@ -112,7 +112,7 @@ func (a *images) survey(ctx supervisors.Context, asked *messages.RemoveImage) {
 		since := time.Now()
 		s := o.survey(ctx)
 		if err := s.prune(records, since); err != nil {
-			log.Warn("could not remove the records of pulls of images that are gone", "error", err)
+			log.Warn("could not remove the pull records of removed images", "error", err)
 		}
 		return surveyResult{s, asked}
 	}})
@@ -242,7 +242,7 @@ func (a *images) collected(ctx supervisors.Context, err error) {
 	switch {
 	case cri.IsUnavailable(err): // the runtime actor reports it
 	case lack != "":
-		log.Warn("could not free the disk that images are on", "reason", lack)
+		log.Warn("could not free enough space on the image disk", "reason", lack)
 		if !c.all && (err == nil || errors.Is(err, errNoCapacity)) {
 			a.nodeEvent(ctx, reason, lack)
 		}

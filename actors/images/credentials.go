@@ -107,7 +107,7 @@ func (a *images) pullWith(ctx context.Context, log *slog.Logger, name imageName,
 	}
 	// After an interrupted call the runtime may have the image. A runtime that answered, with any error, has ended the pull.
 	if err := a.opts.Records.Failed(name.runtime, cri.IsAnswered(failed.last) || cri.IsNotSent(failed.last)); err != nil {
-		log.Warn("could not remove the record of a pull that failed", "image", name.runtime, "error", err)
+		log.Warn("could not remove the record of a failed image pull", "image", name.runtime, "error", err)
 	}
 	return "", failed
 }
@@ -191,10 +191,10 @@ func (a *images) recordPull(
 	// Looks use the runtime's ID of the image. The result of a pull may be another name.
 	image, _, err := a.opts.Service.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: ref}, false)
 	if err != nil { // no look would find a record under another name, and the image would be open to all pods
-		log.Warn("could not look at an image that was pulled: the next pod that wants it pulls again", "image", name.runtime,
+		log.Warn("could not inspect a pulled image; the next pod that uses it pulls again", "image", name.runtime,
 			"error", err)
 		if err := a.opts.Records.Failed(name.runtime, false); err != nil {
-			log.Warn("could not write the record of a pull with unknown credentials", "image", name.runtime, "error", err)
+			log.Warn("could not write the record of an image pull with unknown credentials", "image", name.runtime, "error", err)
 		}
 		return
 	}
@@ -202,7 +202,7 @@ func (a *images) recordPull(
 		ref = id
 	}
 	if err := a.opts.Records.Pulled(name.runtime, ref, with, time.Now()); err != nil {
-		log.Warn("could not write the record of a pull", "image", name.runtime, "error", err)
+		log.Warn("could not write the record of an image pull", "image", name.runtime, "error", err)
 	}
 }
 

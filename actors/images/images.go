@@ -178,7 +178,7 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 		a.release(ctx, m)
 	case lookResult:
 		if p := m.outcome.record.Problem; p != nil {
-			ctx.Log().Warn("a record of a pull cannot be read: the image counts as pulled with unknown credentials",
+			ctx.Log().Warn("an image pull record cannot be read; the image counts as pulled with unknown credentials",
 				"image", m.name, "error", p)
 		}
 		a.carryOut(ctx, a.machine.handleLook(ctx.Now(), m.name, m.outcome))

@@ -117,7 +117,7 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 				return maintenanceResult{e.container, a.work.tend(ctx, e.container, now)}
 			}})
 		case warn:
-			ctx.Log().Warn("could not rotate the log of a container; nothing that was written is lost",
+			ctx.Log().Warn("could not rotate a container's log; no output is lost",
 				"pod", e.uid, "container", e.id, "log", e.log, "error", e.problem)
 		}
 	}
@@ -130,7 +130,7 @@ func (a *actor) linked(ctx supervisors.Context, l lookResult) {
 		a.linkProblem = ""
 	case l.links.Error() != a.linkProblem:
 		a.linkProblem = l.links.Error()
-		ctx.Log().Warn("could not make or remove all links to logs; log shippers may miss some",
+		ctx.Log().Warn("could not create or remove some links to logs; log shippers may miss them",
 			"folder", a.opts.LinksDir, "error", l.links)
 	}
 }

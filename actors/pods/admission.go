@@ -70,8 +70,8 @@ func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
 // compared with the capacity.
 func warnOfExcess(ctx supervisors.Context, node *admission.Node, claim *admission.Claim) {
 	if text := admission.Exceeds(node, claim); text != "" {
-		ctx.Log().Warn("a pod asks for more than this machine has for pods; it is run all the same", "pod", fullName(claim.Pod),
-			"podUID", claim.Pod.UID, "asks", text)
+		ctx.Log().Warn("a pod requests more than this machine's allocatable resources; running it anyway",
+			"pod", fullName(claim.Pod), "podUID", claim.Pod.UID, "asks", text)
 		recordEvent(ctx, claim.Pod, messages.EventExceedsNode,
 			"The pod asks for more than this node has for pods ("+text+"). It is run all the same, and may be short of it.")
 	}
@@ -199,7 +199,7 @@ func (a *actor) decide(ctx supervisors.Context, r *room, e *entry, claim *admiss
 				refusal.Message}, admission.Refusal{}
 	}
 	if len(refusal.Shortages) > 0 && r.taken != nil && !admission.Admit(r.node, r.taken, claim).Refused() {
-		ctx.Log().Warn("a critical pod is admitted, although others that should have ended still hold what it needs",
+		ctx.Log().Warn("admitted a critical pod, although terminating pods still hold the resources that it needs",
 			"pod", fullName(w.pod), "podUID", w.pod.UID, "missing", refusal.Message)
 		return nil, admission.Refusal{}
 	}
@@ -229,7 +229,7 @@ func (a *actor) refuse(ctx supervisors.Context, e *entry, r admission.Refusal) {
 		Phase: v1.PodFailed, Reason: r.Reason, Message: r.StatusMessage(), StartTime: &now, QOSClass: translate.QOSClass(pod),
 		ObservedGeneration: pod.Generation,
 	}
-	ctx.Log().Warn("a pod is refused", "pod", fullName(pod), "podUID", e.uid, "reason", r.Reason, "message", r.Message)
+	ctx.Log().Warn("rejected a pod", "pod", fullName(pod), "podUID", e.uid, "reason", r.Reason, "message", r.Message)
 	recordWait(ctx, pod, messages.Reason{Code: r.Reason, Message: r.Message, Cause: r.Cause})
 	metrics.Refused(r.Reason)
 	cause := r.Cause

@@ -30,7 +30,7 @@ func (a *actor) preempt(ctx supervisors.Context, r *room, w *desiredPod, claim *
 		}
 		for _, v := range victims {
 			e := a.entries[string(v.Pod.UID)]
-			ctx.Log().Warn("a pod is ended to make room for a critical one", "pod", e.name, "podUID", e.uid, "for",
+			ctx.Log().Warn("preempting a pod for a critical one", "pod", e.name, "podUID", e.uid, "for",
 				fullName(w.pod), "missing", refusal.Message)
 			a.fail(ctx, e, messages.PodFailure{
 				Reason: messages.ReasonPreempting, Message: "Preempted in order to admit critical pod",
@@ -54,7 +54,7 @@ func (a *actor) evict(ctx supervisors.Context, m messages.EvictPod) {
 	if e == nil || e.state != running {
 		return
 	}
-	ctx.Log().Warn("a pod is evicted", "pod", e.name, "podUID", e.uid, "message", m.Failure.Message)
+	ctx.Log().Warn("evicted a pod", "pod", e.name, "podUID", e.uid, "message", m.Failure.Message)
 	a.fail(ctx, e, m.Failure)
 }
 
@@ -65,7 +65,7 @@ func (a *actor) hasten(ctx supervisors.Context, e *entry, grace *int64) {
 	if grace == nil || *grace >= has {
 		return
 	}
-	ctx.Log().Warn("the grace period of a pod that the node ends was shortened", "pod", e.name, "podUID", e.uid,
+	ctx.Log().Warn("shortened the grace period of a pod that the node terminates", "pod", e.name, "podUID", e.uid,
 		"seconds", *grace, "had", has)
 	why.Grace = grace
 	r := e.record
@@ -162,7 +162,7 @@ func (a *actor) roomDue(ctx supervisors.Context) {
 	for _, e := range a.entries {
 		if e.record.Fail != nil && !e.stuck && e.holdsRoom() && e.overdue(ctx.Now()) {
 			e.stuck = true
-			ctx.Log().Warn("a pod that is ended to make room does not end; a critical pod is started all the same", "pod",
+			ctx.Log().Warn("a preempted pod does not terminate; starting the critical pod anyway", "pod",
 				e.name, "podUID", e.uid, "reason", e.record.Fail.Reason)
 			recordEvent(ctx, e.pod, messages.EventExceededGracePeriod,
 				"Container runtime did not kill the pod within specified grace period.")

@@ -38,7 +38,8 @@ func (a *actor) recordMissing(ctx supervisors.Context, e *entry) {
 		return
 	}
 	if text := a.opts.LocalNode.Node.MissingForUpdate(e.desired, e.wanted.pod); text != "" {
-		ctx.Log().Warn("an update of a pod needs features of the node", "pod", e.name, "podUID", e.uid, "message", text)
+		ctx.Log().Warn("an update of a pod needs features that the node does not declare", "pod", e.name, "podUID", e.uid,
+			"message", text)
 		recordEvent(ctx, e.wanted.pod, messages.EventFeaturesMissing, text)
 	}
 }
@@ -104,13 +105,13 @@ func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entr
 			metrics.DeferredResizes.WithLabelValues(a.waiting.trigger).Inc()
 		}
 		e.admitted, e.since = e.desired, time.Time{}
-		ctx.Log().Info("a resize of a pod is admitted", "pod", e.name, "podUID", e.uid, "generation", e.desired.Generation)
+		ctx.Log().Info("admitted a pod resize", "pod", e.name, "podUID", e.uid, "generation", e.desired.Generation)
 		return true
 	}
 	now := messages.PendingResize{Reason: reason, Message: message}
 	if e.pending == nil || *e.pending != now || e.pendingOf != e.desired.Generation {
 		if e.pending == nil || e.pending.Reason != reason || e.pendingOf != e.desired.Generation {
-			ctx.Log().Warn("a resize of a pod is not admitted", "pod", e.name, "podUID", e.uid, "reason", reason,
+			ctx.Log().Warn("a pod resize was not admitted", "pod", e.name, "podUID", e.uid, "reason", reason,
 				"message", message)
 			recordEvent(ctx, e.pod, messages.EventResize+reason, message)
 			if detail != "" {

@@ -120,13 +120,13 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.do(ctx, a.state.ran(ctx.Now(), m.probe, m.outcome))
 	case loadResult:
 		if m.err != nil {
-			ctx.Log().Warn("the last results of a pod's probes cannot be read; its containers are probed anew",
+			ctx.Log().Warn("the last probe results of a pod cannot be read; probing its containers from the start",
 				"pod", m.uid, "error", m.err)
 		}
 		a.do(ctx, a.state.read(ctx.Now(), m.uid, m.rec))
 	case saveResult:
 		if m.err != nil {
-			ctx.Log().Warn("the results of a pod's probes cannot be written", "pod", m.uid, "error", m.err)
+			ctx.Log().Warn("the probe results of a pod cannot be written", "pod", m.uid, "error", m.err)
 		}
 		a.do(ctx, a.state.wrote(m.uid, m.err != nil))
 	default:
@@ -210,13 +210,13 @@ func (a *actor) note(ctx supervisors.Context, n logNote) {
 	log := ctx.Log().With("pod", n.uid, "container", n.container, "probe", n.kind)
 	switch {
 	case n.result == unknown && n.changed:
-		log.Warn("a probe cannot be run, and says nothing of the container until it can", "error", n.message)
+		log.Warn("probe could not run; result unknown", "error", n.message)
 	case n.result == unknown:
-		log.Debug("a probe still cannot be run", "error", n.message)
+		log.Debug("probe still could not run", "error", n.message)
 	case n.result == failure && n.changed:
 		log.Warn("probe failed", "times", n.inRow, "message", n.message)
 	case n.result == failure:
-		log.Info("a probe fails; it does not count yet", "message", n.message)
+		log.Info("probe failed; below the failure threshold", "message", n.message)
 	default:
 		log.Info("probe succeeded")
 	}

@@ -299,7 +299,7 @@ func (a *actor) wroteNode(ctx supervisors.Context, m writeResult) {
 	was := a.state.node
 	known := was != nil
 	if m.write.create != nil {
-		ctx.Log().Info("the Node is registered", "node", m.node.Name, "uid", m.node.UID)
+		ctx.Log().Info("registered the Node", "node", m.node.Name, "uid", m.node.UID)
 		a.life.startup.Registered(a.state.began, ctx.Now())
 		was = nil // the watch may be ahead of the answer, and recorded no Events
 	}
@@ -323,7 +323,7 @@ func (a *actor) wroteNode(ctx supervisors.Context, m writeResult) {
 func (a *actor) failed(ctx supervisors.Context, d write, why string) {
 	rest := a.state.fail(d, why, ctx.Now())
 	if why != a.lastLogged {
-		ctx.Log().Warn("writing the Node failed; it is tried again", "error", why)
+		ctx.Log().Warn("writing the Node failed; will retry", "error", why)
 		a.lastLogged = why
 	}
 	if a.retry != nil {
@@ -343,10 +343,10 @@ func (a *actor) publish() {
 		s.Addresses = a.opts.State.Load().Addresses
 	}
 	if err := a.state.facts.machineErr; err != nil {
-		s.Problems = append(s.Problems, "not all of the machine can be read: "+messages.OneLine(err))
+		s.Problems = append(s.Problems, "some properties of the machine cannot be read: "+messages.OneLine(err))
 	}
 	if err := a.state.facts.addressErr; err != nil {
-		s.Problems = append(s.Problems, "the node's addresses are left as they were: "+messages.OneLine(err))
+		s.Problems = append(s.Problems, "the node's addresses were not updated: "+messages.OneLine(err))
 	}
 	if a.csi.failed != "" {
 		s.Problems = append(s.Problems, a.csi.failed)

@@ -577,7 +577,7 @@ func TestAMachineThatHides(t *testing.T) {
 	w.start()
 	w.sees()
 	if p := w.state.Load().Problems; len(p) != 1 ||
-		p[0] != "not all of the machine can be read: the disk is being read since 03:04" {
+		p[0] != "some properties of the machine cannot be read: the disk is being read since 03:04" {
 		t.Errorf("%q", p)
 	}
 	if c := condition(w.stored(), v1.NodeReady); c.Status != v1.ConditionTrue {
@@ -602,7 +602,7 @@ func TestAddressesThatChange(t *testing.T) {
 	w.addresses, w.addressErr = nil, errors.New("no route")
 	w.passes(20 * time.Second)
 	expect(t, "when it is not known", reported(), "192.0.2.8")
-	expect(t, "health", w.state.Load().Problems, []string{"the node's addresses are left as they were: no route"})
+	expect(t, "health", w.state.Load().Problems, []string{"the node's addresses were not updated: no route"})
 	w.addresses, w.addressErr = addrs("192.0.2.9"), nil
 	w.passes(20 * time.Second)
 	expect(t, "when it is known again", reported(), "192.0.2.9")

@@ -101,7 +101,7 @@ func (a *actor) onCSIWrote(ctx supervisors.Context, m csiWriteResult) {
 	c.failures++
 	why := "the CSINode " + a.opts.Desired.Name + " cannot be written: " + apiclient.Explain(m.err, a.opts.Desired.Name)
 	if why != c.failed && c.failures > 1 { // a conflict heals at the first retry
-		ctx.Log().Warn("writing the CSINode failed; it is tried again", "error", why)
+		ctx.Log().Warn("writing the CSINode failed; will retry", "error", why)
 		c.failed = why
 	}
 	c.retry = ctx.After(retry.After(c.failures, 0), csiRetryDue{})

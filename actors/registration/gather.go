@@ -93,14 +93,14 @@ func (a *actor) onMachine(ctx supervisors.Context, m machineResult) {
 	f := &a.state.facts
 	switch was := f.machineErr; {
 	case m.err != nil && (was == nil || was.Error() != m.err.Error()):
-		ctx.Log().Warn("reading the machine failed in part; the last known values are used", "error", m.err)
+		ctx.Log().Warn("some properties of the machine could not be read; using the last known values", "error", m.err)
 	case m.err == nil && was != nil:
 		ctx.Log().Info("the machine can be read again")
 	}
 	f.machine, f.machineErr = m.machine, m.err
 	if m.unknown != nil {
 		if f.addressErr == nil || f.addressErr.Error() != m.unknown.Error() {
-			ctx.Log().Warn("the node's addresses are left as they were", "reason", m.unknown)
+			ctx.Log().Warn("the node's addresses were not updated", "reason", m.unknown)
 		}
 	} else {
 		f.addresses = m.addresses

@@ -114,7 +114,7 @@ func (a *actor) renewedLease(ctx supervisors.Context, m leaseResult) {
 			why = "the node's lease cannot be created: the namespace " + v1.NamespaceNodeLease + " is not there yet"
 		}
 		if why != l.failed {
-			ctx.Log().Warn("renewing the lease failed; it is tried again", "error", why)
+			ctx.Log().Warn("renewing the node's lease failed; will retry", "error", why)
 		}
 		l.failed = why
 	default:

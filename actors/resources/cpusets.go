@@ -78,7 +78,7 @@ func (c *cpusets) receive(ctx supervisors.Context, msg any) bool {
 	case adopted:
 		for uid, reason := range m.refused {
 			if c.refused[uid] != reason {
-				ctx.Log().Warn("a running pod that asks for CPUs or memory to itself has none", "podUID", uid,
+				ctx.Log().Warn("a running pod that requests exclusive CPUs or memory has none", "podUID", uid,
 					"reason", reason)
 			}
 		}

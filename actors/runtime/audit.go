@@ -127,9 +127,9 @@ func (a *actor) judgeAudit(ctx supervisors.Context) {
 	}
 	switch {
 	case s.Stale == "":
-		ctx.Log().Warn("lists of the container runtime are stale", "reason", stale)
+		ctx.Log().Warn("the container runtime returns stale lists", "reason", stale)
 	case stale == "":
-		ctx.Log().Info("lists of the container runtime are not stale any more")
+		ctx.Log().Info("the container runtime's lists are current again")
 	}
 	s.Stale = stale
 	a.publish()

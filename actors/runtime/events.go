@@ -243,7 +243,7 @@ func (a *actor) unsubscribed(ctx supervisors.Context, err error) {
 	a.setHints(ByPolling)
 	if cri.IsUnimplemented(err) {
 		// Not retried before the next connection: only another runtime can support events.
-		ctx.Log().Info("the container runtime has no events; it is asked for changes instead", "period", a.opts.PollPeriod)
+		ctx.Log().Info("the container runtime does not support events; polling it instead", "period", a.opts.PollPeriod)
 	} else {
 		ctx.Log().Debug("the container runtime's events ended", "error", err)
 		a.watch.failures++

@@ -123,7 +123,7 @@ func (a *actor) loadedSandboxes(ctx supervisors.Context, m sandboxesLoaded) {
 		a.leases.seen[id], a.leases.saved[id] = absence{}, true
 	}
 	if m.err != nil && !errors.Is(m.err, fs.ErrNotExist) {
-		ctx.Log().Warn("the record of sandboxes cannot be read: leases of those that the runtime lost stay",
+		ctx.Log().Warn("the record of sandboxes cannot be read; network addresses of lost sandboxes stay allocated",
 			"error", m.err)
 	}
 }
@@ -201,7 +201,7 @@ func (a *actor) dropRecords(ctx supervisors.Context, m auditResult) {
 
 func (a *actor) onRecordsDropped(ctx supervisors.Context, m recordsDropped) {
 	if len(m.names) > 0 {
-		ctx.Log().Warn("removed damaged records of network attachments, with which the runtime could not stop their sandboxes",
+		ctx.Log().Warn("removed damaged records of network attachments that kept the runtime from stopping their sandboxes",
 			"folder", a.opts.CNICache, "records", m.names)
 	}
 	if m.err != nil {

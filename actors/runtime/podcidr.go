@@ -85,7 +85,7 @@ func (a *actor) passedCIDRs(ctx supervisors.Context, m cidrsSent) {
 	case m.err == nil:
 		c.actual, c.failed = m.cidrs, ""
 		a.refused("")
-		ctx.Log().Info("podCIDR was passed to the container runtime", "podCIDR", m.cidrs)
+		ctx.Log().Info("passed podCIDR to the container runtime", "podCIDR", m.cidrs)
 		if !a.link.snapshot.NetworkReady {
 			a.check(ctx) // the network may be ready now
 		}

@@ -77,7 +77,7 @@ func (a *actor) handleListeners(ctx supervisors.Context, m listenerResult) {
 			ctx.Log().Info("listening", "listener", l.Name, "on", l.Where)
 			continue
 		}
-		ctx.Log().Warn("cannot listen; it is tried again, and pods run on", "listener", l.Name, "on", l.Where, "error", l.Error)
+		ctx.Log().Warn("cannot listen; will retry, and pods keep running", "listener", l.Name, "on", l.Where, "error", l.Error)
 	}
 	if !failed {
 		a.failures = 0

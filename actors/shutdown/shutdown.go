@@ -112,7 +112,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 			return
 		}
 		if m.remaining > 0 {
-			ctx.Log().Warn("pods did not end in their share of the machine's shutdown", "pods", m.remaining, "priority",
+			ctx.Log().Warn("pods did not terminate in their part of the shutdown period", "pods", m.remaining, "priority",
 				a.opts.Groups[a.group].Priority)
 		}
 		a.end(ctx, a.group+1)
@@ -148,8 +148,8 @@ func (a *actor) onObserved(ctx supervisors.Context, m observed) {
 	}
 	if m.err != nil {
 		if text := m.err.Error(); text != a.reported {
-			ctx.Log().Warn("graceful node shutdown is not possible: a shutdown of the machine does not wait for pods", "reason",
-				text)
+			ctx.Log().Warn("graceful node shutdown is not possible: the machine will not wait for pods when it shuts down",
+				"reason", text)
 			a.reported = text
 			a.opts.State.store("a shutdown of the machine does not wait for pods: " + text)
 		}
@@ -169,7 +169,7 @@ func (a *actor) onObserved(ctx supervisors.Context, m observed) {
 		node := a.opts.NodeName
 		ctx.Tell(messages.Events, messages.NodeEvent(node, v1.EventTypeNormal, messages.EventShutdown, event, ctx.Now()))
 		if a.underway {
-			ctx.Log().Warn("the machine is shutting down: pods are ended", "within", total(a.opts.Groups))
+			ctx.Log().Warn("the machine is shutting down; terminating pods", "within", total(a.opts.Groups))
 			a.began = ctx.Now()
 			a.keepTimes(ctx, a.began, time.Time{})
 			a.end(ctx, 0)
@@ -237,7 +237,7 @@ func (a *actor) awaitStatuses(ctx supervisors.Context) {
 }
 
 func (a *actor) release(ctx supervisors.Context) {
-	ctx.Log().Info("the machine's shutdown goes on")
+	ctx.Log().Info("the machine's shutdown continues")
 	release := a.opts.Inhibitor.Release
 	ctx.Do(supervisors.Work{Name: "let the shutdown go on", Timeout: reportEvery, Run: func(context.Context) any {
 		return done{"could not let the machine's shutdown go on", release()}

@@ -40,7 +40,7 @@ func (s *sources) Receive(ctx supervisors.Context, msg any) {
 		// A starting source reads its own data, and needs nothing from here.
 	case messages.ChildQuarantined:
 		// The pods actor keeps the source's last desired pods. Health learns of the quarantine from the supervision layer.
-		ctx.Log().Warn("a source is in quarantine; what it last wanted stays in force",
+		ctx.Log().Warn("a source is in quarantine; its last set of pods stays in force",
 			"source", m.Name, "reason", m.Reason, "until", m.Until)
 	default:
 		ctx.Unhandled(msg)

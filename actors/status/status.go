@@ -161,7 +161,7 @@ func (a *actor) log(ctx supervisors.Context, w answer) {
 	case w.job.verb == deleteMirror:
 		log.Info("removed a mirror pod", "mirror", mirror, "reason", w.job.why)
 	case w.job.verb == deletePod:
-		log.Info("the pod is over, and was removed from the API server")
+		log.Info("removed the finished pod from the API server")
 	}
 	l := a.machine.lines[w.job.key]
 	switch {
@@ -181,11 +181,11 @@ func (a *actor) logGate(ctx supervisors.Context) {
 	switch failing := a.machine.server.failures > 0; {
 	case failing && !logged:
 		a.logged[allPods] = "logged"
-		ctx.Log().Warn("writing the statuses of pods failed; it is tried again, and pods run on", "error",
+		ctx.Log().Warn("writing pod statuses failed; will retry, and pods keep running", "error",
 			apiclient.Explain(a.machine.server.err, a.opts.NodeName))
 	case !failing && logged:
 		delete(a.logged, allPods)
-		ctx.Log().Info("the statuses of pods are written again")
+		ctx.Log().Info("pod statuses can be written again")
 	}
 }
 

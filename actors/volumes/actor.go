@@ -135,7 +135,7 @@ func (a *actor) wake(ctx supervisors.Context) {
 	if slept-a.slept < suspend.Short {
 		return
 	}
-	ctx.Log().Info("the machine was suspended, or its clock was set; volumes with tokens are renewed where that is due",
+	ctx.Log().Info("the machine was suspended or its clock was set; renewing expired tokens in volumes",
 		"by", slept-a.slept)
 	a.slept = slept
 	var uids []string

@@ -78,7 +78,7 @@ func (a *actor) onLimitRead(ctx supervisors.Context, m limitRead) {
 		text = m.err.Error()
 	}
 	if text != "" && text != l.failed[m.driver] {
-		ctx.Log().Warn("a driver's limit of volumes could not be read; the last one stays in the CSINode", "driver", m.driver,
+		ctx.Log().Warn("a CSI driver's volume limit could not be read; the CSINode keeps the last one", "driver", m.driver,
 			"error", text)
 	}
 	l.failed[m.driver] = text

@@ -94,7 +94,7 @@ func (h *holding) took(ctx supervisors.Context, m heldFound) {
 		text = messages.OneLine(m.err)
 	}
 	if text != h.failed && text != "" {
-		ctx.Log().Warn("not all folders of volumes can be read", "error", text)
+		ctx.Log().Warn("some volume folders cannot be read", "error", text)
 	}
 	h.failed = text
 	h.report(ctx)

@@ -111,7 +111,7 @@ func (a *actor) onInUse(ctx supervisors.Context, m inUseListed) {
 		text = messages.OneLine(m.err)
 	}
 	if text != a.unread && text != "" {
-		ctx.Log().Warn("not all volumes in use can be read; volumesInUse is not shortened", "error", text)
+		ctx.Log().Warn("some volumes in use cannot be read; nothing is removed from volumesInUse", "error", text)
 	}
 	if a.unread = text; m.names != nil {
 		ctx.Tell(messages.Registration, messages.VolumesInUse{Names: m.names})

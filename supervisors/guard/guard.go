@@ -14,7 +14,7 @@ import (
 func Call(log *slog.Logger, what string, do func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			log.Error("panic in a goroutine of the process; it is started again", "in", what, "reason", fmt.Sprint(r),
+			log.Error("panic in a goroutine of the process; restarting it", "in", what, "reason", fmt.Sprint(r),
 				"stack", string(debug.Stack()))
 			err = fmt.Errorf("%s: panic: %v", what, r)
 		}

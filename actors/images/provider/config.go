@@ -152,7 +152,7 @@ func (p *Providers) checkPattern(name, pattern string) error {
 	}
 	_, err = path.Match(u.Hostname(), "")
 	if err != nil || u.Hostname() == "" || strings.Contains(pattern, "://") || strings.Contains(u.Path, "*") {
-		p.log.Warn("an entry of matchImages can match no image: it is registry[:port][/path], with globs before the port alone",
+		p.log.Warn("an entry of matchImages matches no image; use registry[:port][/path], with globs only before the port",
 			"provider", name, "entry", pattern)
 	}
 	return nil

@@ -125,10 +125,10 @@ func (m *Manager) Register(ctx context.Context, r *pluginapi.RegisterRequest) (*
 	name := dialer.Shorten(r.GetResourceName())
 	err := m.register(ctx, r)
 	if err != nil {
-		m.log.Warn("device plugin refused", "resource", name, "error", err)
+		m.log.Warn("rejected a device plugin", "resource", name, "error", err)
 		return nil, err
 	}
-	m.log.Info("device plugin registers", "resource", name, "endpoint", r.GetEndpoint())
+	m.log.Info("device plugin registered", "resource", name, "endpoint", r.GetEndpoint())
 	return &pluginapi.Empty{}, nil
 }
 
@@ -233,7 +233,7 @@ func (m *Manager) follow(ctx context.Context, p *plugin) {
 
 // lose notes that the plugin of a resource is gone. The caller holds mu.
 func (m *Manager) lose(k *resourceState, why error) {
-	m.log.Warn("device plugin disconnected; none of its devices is allocated until it registers again",
+	m.log.Warn("device plugin disconnected; its devices are not allocated until it registers again",
 		"resource", k.plugin.resource, "error", dialer.Shorten(why.Error()))
 	_ = k.plugin.conn.Close()
 	k.plugin, k.listed, k.gone = nil, false, time.Now()

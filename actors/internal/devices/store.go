@@ -51,7 +51,7 @@ func (m *Manager) load(now time.Time) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		m.damage = "it is not known what device plugins gave to containers; devices of pods that run may be given to others: " +
 			err.Error()
-		m.log.Warn("the checkpoint of device plugins cannot be read: devices of pods that run may be given to others",
+		m.log.Warn("the checkpoint of device plugins cannot be read; devices of running pods may be allocated to other pods",
 			"error", err)
 	}
 }

@@ -112,7 +112,7 @@ func (m *Manager) load(path string) {
 	}
 	m.damage = "the prepared ResourceClaims are unknown; those of running pods are prepared again when a container of theirs " +
 		"starts, and drivers are not asked to unprepare others: " + err.Error()
-	m.log.Warn("the checkpoint of ResourceClaims cannot be read, and is replaced", "error", err)
+	m.log.Warn("the checkpoint of ResourceClaims cannot be read; replacing it", "error", err)
 }
 
 // Damage is a sentence on the checkpoint where it could not be read; empty: it could. It does not block.

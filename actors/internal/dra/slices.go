@@ -52,7 +52,7 @@ func (m *Manager) wipe(ctx context.Context, driver string, delay time.Duration) 
 				}
 				tries++
 				delay = m.retry(tries)
-				m.log.Info("ResourceSlices cannot be deleted; trying again", "driver", driver, "error", err, "after", delay)
+				m.log.Info("ResourceSlices cannot be deleted; will retry", "driver", driver, "error", err, "after", delay)
 			}
 		})
 	})

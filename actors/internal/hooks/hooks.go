@@ -93,7 +93,7 @@ func Run(
 		if m.Pod != nil {
 			log = log.With("pod", m.Pod.Namespace+"/"+m.Pod.Name)
 		}
-		log.Warn("pre-stop hook failed; the container is stopped all the same",
+		log.Warn("pre-stop hook failed; stopping the container anyway",
 			"container", m.Name, "id", m.Fact.ID, "error", FirstBytes(err))
 	}
 	return fallback, err

@@ -147,7 +147,7 @@ func (r *Reconciler[D, A]) Receive(ctx supervisors.Context, msg any) bool {
 		if m.reconciler == r.opts.Name {
 			effects, news := r.machine.listed(ctx.Now(), m.generation, m.keys, m.err)
 			if news {
-				ctx.Log().Warn(r.opts.Name+" inventory failed: what is left behind stays", "error", m.err)
+				ctx.Log().Warn(r.opts.Name+" inventory failed; leftovers are not removed", "error", m.err)
 			}
 			r.carryOut(ctx, effects)
 			return true

@@ -115,7 +115,7 @@ func (a *Access) reviewers() (authenticator.Request, authorizer.Authorizer) {
 	defer a.mu.Unlock()
 	if a.asleep()-a.slept >= suspend.Short {
 		if err := a.renew(); err != nil {
-			a.log.Warn("reviews from before the suspension of the machine stay cached", "error", err)
+			a.log.Warn("reviews from before the machine's suspension remain cached", "error", err)
 		}
 	}
 	return a.who, a.may

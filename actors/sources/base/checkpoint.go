@@ -65,7 +65,7 @@ func (c *Checkpoint) Receive(ctx supervisors.Context, msg any) bool {
 			c.plan(ctx)
 			break
 		}
-		ctx.Log().Error(c.what+" cannot be kept on disk; they are lost if the agent stops now", "error", m.err)
+		ctx.Log().Error(c.what+" cannot be saved to disk; they are lost if the agent stops now", "error", m.err)
 		if c.unsaved == nil {
 			c.unsaved = m.value // the next check tries again
 		}

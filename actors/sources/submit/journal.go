@@ -216,9 +216,9 @@ func (j *journal) readBack(entries []os.DirEntry) (any bool) {
 		back, err := atomicfile.ReadBack(path, recordVersion)
 		switch {
 		case err != nil:
-			slog.Warn("a submission that was kept aside cannot be read back", "path", path, "error", err)
+			slog.Warn("a submission that was set aside cannot be restored", "path", path, "error", err)
 		case back:
-			slog.Info("a submission that another version of the agent had kept aside is read back", "path", path)
+			slog.Info("restored a submission that another version of the agent had set aside", "path", path)
 		}
 		any = any || back
 	}

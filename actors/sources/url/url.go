@@ -114,7 +114,7 @@ func (s *source) load(ctx supervisors.Context) {
 
 func (s *source) onLoaded(ctx supervisors.Context, m loaded) {
 	if m.err != nil {
-		ctx.Log().Error("the last good pods of the manifest URL are lost", "error", m.err)
+		ctx.Log().Error("the last valid pods of the manifest URL are lost", "error", m.err)
 	}
 	s.loaded = true
 	if m.good != nil {

@@ -175,7 +175,7 @@ func (m *Mounter) Recognise(log *slog.Logger, s Source, at *mountinfo.Info) erro
 		return fmt.Errorf("%s is mounted on %s with write access, and the volume is read-only: unmount it",
 			at.Source, at.Mountpoint)
 	case !s.isAt(at):
-		log.Warn("an nfs volume is mounted from another place; it stays so", "mount", at.Mountpoint, "from", at.Source,
+		log.Warn("an nfs volume is mounted from a different source; the mount is kept", "mount", at.Mountpoint, "from", at.Source,
 			"want", s.Export())
 	}
 	return nil

@@ -168,12 +168,12 @@ func (a *Agent) untilEnd(ctx context.Context, lock *locks.File, once <-chan erro
 	select {
 	case <-ctx.Done():
 		signal.Reset(os.Interrupt, syscall.SIGTERM)
-		a.log.Info("stopping; containers go on running; a second signal ends the agent at once")
+		a.log.Info("stopping; containers keep running; a second signal ends the agent at once")
 		return "stopping", nil
 	case err := <-once:
 		return "the pods were run once", err
 	case <-lock.Contention():
-		a.log.Warn("another process has opened the lock file; stopping, containers go on running", "file", a.node.LockFile)
+		a.log.Warn("another process has opened the lock file; stopping, containers keep running", "file", a.node.LockFile)
 		return "another process has opened the lock file", nil
 	case err := <-a.failed:
 		return messages.OneLine(err), fmt.Errorf("giving up, containers go on running: %w", err)
@@ -234,14 +234,14 @@ func (a *Agent) watchPlugins() (stop func()) {
 // warnOfGaps logs configured features that are not implemented yet.
 func warnOfGaps(node *config.Node, v2 bool, log *slog.Logger) {
 	for _, source := range unheard(node) {
-		log.Warn("pods of this source are not run yet; pods that are found and that no other source names are left as they are",
+		log.Warn("pods of this source are not supported yet; existing pods that no other source lists are left alone",
 			"source", source)
 	}
 	if len(node.Kubelet.QOSReserved) > 0 && qosReserved(node) == nil {
-		log.Warn("without effect: qosReserved needs the feature gate QOSReserved")
+		log.Warn("qosReserved has no effect: it needs the feature gate QOSReserved")
 	}
 	if node.FeatureEnabled("MemoryQoS") && !v2 {
-		log.Warn("without effect: the feature gate MemoryQoS needs cgroups of version 2")
+		log.Warn("the feature gate MemoryQoS has no effect: it needs cgroup v2")
 	}
 	if onlySubmissions(node) {
 		log.Warn("no source of pods is configured: submitted pods (playlet run) are run, and others that are found " +
@@ -282,6 +282,6 @@ func settle(ops *cri.Operations, limit time.Duration, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	if err := ops.Close(ctx); err != nil {
-		log.Warn("operations under way are cut off; the next agent reads what became of them", "operations", ops.InFlight(""))
+		log.Warn("operations in progress are cut off; the next agent will read their results", "operations", ops.InFlight(""))
 	}
 }

@@ -55,7 +55,7 @@ func newMachine(node *config.Node, c *cluster, log *slog.Logger) *machine {
 		m.inhibitor = shutdown.NewLogind(groups, "/etc/systemd/logind.conf.d")
 	}
 	if _, err := m.reader.Read(context.Background()); err != nil {
-		log.Warn("not all of the machine can be read", "error", err)
+		log.Warn("some properties of the machine cannot be read", "error", err)
 	}
 	return m
 }
@@ -126,17 +126,17 @@ func prepareMachine(node *config.Node, procfs string, log *slog.Logger) {
 			errs = append(errs, err)
 			continue
 		}
-		log.Info("changed a setting of the kernel, as protectKernelDefaults is false", "name", s.Name, "was", s.Is,
+		log.Info("changed a kernel setting because protectKernelDefaults is false", "name", s.Name, "was", s.Is,
 			"value", s.Want)
 	}
 	if err := errors.Join(errs...); err != nil {
-		log.Warn("the kernel's settings are not as Kubernetes wants them, and cannot be changed", "error", err)
+		log.Warn("kernel settings differ from those that Kubernetes requires, and cannot be changed", "error", err)
 	}
 	if err := setOOMScore(procfs, int(ptr.Deref(node.Kubelet.OOMScoreAdj, 0))); err != nil {
-		log.Warn("oomScoreAdj cannot be set: the kernel may kill the agent for want of memory before pods", "error", err)
+		log.Warn("oomScoreAdj cannot be set; if memory runs out, the kernel may kill the agent before pods", "error", err)
 	}
 	if err := setOpenFiles(node.Kubelet.MaxOpenFiles); err != nil {
-		log.Warn("maxOpenFiles cannot be set: the limit stays", "error", err)
+		log.Warn("maxOpenFiles cannot be set; the current limit stays", "error", err)
 	}
 }
 

@@ -96,7 +96,7 @@ func TestAMachineIsPrepared(t *testing.T) {
 			t.Errorf("%s: %q, %v, want %q", file, text, err, want)
 		}
 	}
-	if said := out.String(); strings.Contains(said, "WARN") || strings.Count(said, "changed a setting") != 1 {
+	if said := out.String(); strings.Contains(said, "WARN") || strings.Count(said, "changed a kernel setting") != 1 {
 		t.Error(said)
 	}
 	out.Reset()

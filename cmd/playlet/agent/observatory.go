@@ -61,7 +61,7 @@ func newObservatory(node *config.Node, names *podlog.Names, credentials *identit
 		return nil, err
 	}
 	if o.events, err = events.OpenLog(filepath.Join(stateDir(node), "events.json")); err != nil {
-		log.Warn("the saved Events cannot be read; earlier ones are not shown", "error", err)
+		log.Warn("the saved Events cannot be read; earlier Events are not shown", "error", err)
 	}
 	return o, nil
 }
@@ -80,7 +80,7 @@ func (o *observatory) attach(system *supervisors.System) {
 func (o *observatory) close(ctx context.Context, log *slog.Logger) {
 	o.tracing.Close(ctx)
 	if err := o.events.Save(); err != nil {
-		log.Warn("the last events are not kept on the disk", "error", err)
+		log.Warn("recent Events are not saved to disk", "error", err)
 	}
 }
 
@@ -97,7 +97,7 @@ func (o *observatory) endChaos(ctx context.Context, system *supervisors.System, 
 	defer cancel()
 	// The mailbox is in order: the answer follows the handling of all earlier messages.
 	if _, err := system.Ask(ctx, messages.Events, messages.GetInspection{}); err != nil {
-		log.Warn("the last Events of what chaos did may not be kept", "error", err)
+		log.Warn("the last Events of chaos rules may not be saved", "error", err)
 	}
 }
 

@@ -188,7 +188,8 @@ func loadProviders(node *config.Node, log *slog.Logger) (*provider.Providers, er
 	file, dir := node.ImageCredentialProviderConfig, node.ImageCredentialProviderBinDir
 	if file == "" || dir == "" {
 		if file != dir {
-			log.Warn("without effect: --image-credential-provider-config and --image-credential-provider-bin-dir need each other")
+			log.Warn("no credential providers are used: set both --image-credential-provider-config and " +
+				"--image-credential-provider-bin-dir")
 		}
 		return nil, nil //nolint:nilnil // there are none
 	}

@@ -20,7 +20,7 @@ func TestAStaticPodThatIsTooLargeIsWarnedOf(t *testing.T) {
 	r.stop()
 	r.start(nil)
 	r.untilPrinted([]string{"pods", "large"}, "Running")
-	if n := strings.Count(r.log.String(), "a pod asks for more than this machine has for pods"); n != 1 {
+	if n := strings.Count(r.log.String(), "a pod requests more than this machine's allocatable resources"); n != 1 {
 		t.Errorf("the log warns %d times", n)
 	}
 	if out, _, _ := r.playlet("events", "small"); strings.Contains(out, "ExceedsNode") {

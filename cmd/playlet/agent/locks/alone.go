@@ -95,11 +95,11 @@ func lockRuntime(endpoint string, log *slog.Logger) (*os.File, error) {
 		socket = at
 	} else if err := os.Mkdir(filepath.Dir(socket), 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
 		// An agent may begin before its runtime has made this folder, after a boot.
-		log.Debug("the folder of the runtime's socket is not there", "error", err)
+		log.Debug("the folder of the runtime's socket does not exist", "error", err)
 	}
 	lock, err := lockAlone(socket+RuntimeSuffix, "runtime "+endpoint)
 	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOENT) {
-		log.Warn("no lock beside the runtime's socket: start no second agent at this runtime", "error", err)
+		log.Warn("cannot create a lock beside the runtime's socket; do not start a second agent with this runtime", "error", err)
 		return nil, nil
 	}
 	return lock, err

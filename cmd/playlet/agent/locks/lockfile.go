@@ -78,7 +78,7 @@ func flock(ctx context.Context, f *os.File, log *slog.Logger) error {
 			return err
 		}
 		if !logged {
-			log.Warn("another process holds the lock file; nothing is started until it lets go", "file", f.Name())
+			log.Warn("another process holds the lock file; waiting until it is released", "file", f.Name())
 		}
 		select {
 		case <-ctx.Done():

@@ -62,7 +62,7 @@ func New(board *pods.Board, system *supervisors.System, log *slog.Logger) *Servi
 	}
 	var err error
 	if s.watchdog, err = daemon.SdWatchdogEnabled(false); err != nil {
-		log.Warn("the service manager's watchdog is not fed", "error", err)
+		log.Warn("cannot notify the service manager's watchdog", "error", err)
 	}
 	s.listening = os.Getenv("NOTIFY_SOCKET") != ""
 	return s
@@ -87,7 +87,7 @@ func (s *ServiceManager) Run(ctx context.Context) {
 		if silent := s.round(ctx, every); len(silent) == 0 {
 			s.send(daemon.SdNotifyWatchdog)
 		} else if ctx.Err() == nil {
-			s.log.Warn("actors do not answer; the service manager's watchdog is not fed", "actors", silent)
+			s.log.Warn("actors do not answer; not notifying the service manager's watchdog", "actors", silent)
 		}
 		if !cli.Pause(ctx, every) {
 			return

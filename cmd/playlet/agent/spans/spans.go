@@ -73,7 +73,9 @@ func New(node *config.Node, log *slog.Logger) (*Sender, error) {
 	}
 	endpoint, once := ptr.Deref(c.Endpoint, defaultOTLP), sync.Once{}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { // a collector that is away is tried again with the next spans
-		once.Do(func() { log.Warn("spans cannot be sent; it is said once", "endpoint", endpoint, "error", err) })
+		once.Do(func() {
+			log.Warn("spans cannot be sent; further failures are not logged", "endpoint", endpoint, "error", err)
+		})
 	}))
 	own := resource.NewSchemaless(attribute.String("service.name", "playlet"),
 		attribute.String("service.version", version.Playlet()), attribute.String("k8s.node.name", node.NodeName))
