@@ -192,6 +192,23 @@ func TestTheObservatoryInABrowser(t *testing.T) {
 }
 
 // TestPageSaysThatTheAgentIsSilent stops the agent's process, as a hung node would, and continues it.
+// The address of a pod or an actor that does not exist leads to a sentence, without Events of other pods and without buttons.
+func TestPage_AbsentPodsAndActors(t *testing.T) {
+	a := startAgent(t, 1)
+	b, err := Start(t.TempDir(), wide, 800)
+	must(t, err)
+	t.Cleanup(func() { must(t, b.Close()) })
+	p := &page{t: t, Chromium: b, pictures: t.ArtifactDir()}
+	must(t, b.Open(a.address))
+	p.until("the pods", `document.body?.dataset.shown === 'pods 2'`)
+	must(t, b.Eval(`location.hash = '#/pods/nope'`, nil))
+	p.until("no pod and no Events", `/This pod is no longer on the node/.test(document.querySelector('#detail').innerText) &&
+		document.querySelector('.events').innerText === 'No Event of this pod is recorded.'`)
+	must(t, b.Eval(`location.hash = '#/actors/nope'`, nil))
+	p.until("no actor and no buttons", `/there is no actor "nope"\. Close this/.test(document.querySelector('#detail').innerText) &&
+		![...document.querySelectorAll('#detail button.danger')].some(e => e.checkVisibility())`)
+}
+
 func TestPageSaysThatTheAgentIsSilent(t *testing.T) {
 	a := startAgent(t, 1)
 	b, err := Start(t.TempDir(), wide, 800)

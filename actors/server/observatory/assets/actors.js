@@ -103,6 +103,7 @@ export const actorTabs = [['Account', account], ['Messages', path => new Diagram
 // account is what an actor says of itself; one that hangs is told of without its word.
 function account(path) {
   const vitals = h('dl', {}), said = h('pre', { class: 'account', tabindex: '0', 'aria-label': 'What the actor says of itself' }), note = h('p', { class: 'note', role: 'status' });
+  const rest = h('div', {}), element = h('div', {}, note, rest);
   const tools = h('div', { class: 'tools' }), pace = rates(), fall = recovery(path);
   chaosOn().then(on => {
     if (!on) return;
@@ -120,8 +121,14 @@ function account(path) {
     vitals.replaceChildren(...rows.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
     setText(said, a.detail === undefined ? 'It has no account of its own.' : JSON.stringify(a.detail, null, 2));
     if (note.dataset.failed) { delete note.dataset.failed; setText(note, ''); }
-  }, e => { note.dataset.failed = '1'; setText(note, e.message); });
-  return { element: h('div', {}, tools, note, pace.element, fall.element, vitals, h('h3', {}, 'Its own account'), said), close: () => polled.stop() };
+    rest.hidden = false;
+  }, e => {
+    note.dataset.failed = '1';
+    rest.hidden = e.status === 404;
+    setText(note, e.status === 404 ? `${e.message}. Close this (Esc) and choose another from the list.` : e.message);
+  });
+  rest.append(tools, pace.element, fall.element, vitals, h('h3', {}, 'Its own account'), said);
+  return { element, close: () => polled.stop() };
 }
 
 const seed = () => 1 + Math.floor(Math.random() * 1e6);

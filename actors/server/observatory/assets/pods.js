@@ -65,10 +65,11 @@ const pair = (name, value) => (value ? [h('dt', {}, name), h('dd', {}, value)] :
 // findings is what the agent says of a pod or of the node.
 export function findings(e) {
   const moment = t => (t ? `${new Date(t).toLocaleTimeString()} (${time(t) > Date.now() ? `in ${span(time(t) - Date.now())}` : `${ago(t)} ago`})` : '');
+  const state = f => (f === e && e.kind !== 'Node' && f.code ? f.state ?? f.code : '');
   const one = (f, level) => h('section', { class: 'finding' }, h(level, { class: 'cause' }, f.cause), h('dl', {},
-    pair('State', f.code), pair('Container', f.container), pair('Waits for', f.waitsFor), pair('Since', moment(f.since)),
-    pair('Failed', f.tries ? `${f.tries} times` : ''), pair('Last error', f.lastError), pair('Next try', moment(f.nextTry)),
-    pair('Until', moment(f.until)), pair('To unblock it', f.remedy)));
+    pair('State', state(f)), pair(e.kind === 'Node' ? 'Check' : 'Reason', f.code === state(f) ? '' : f.code), pair('Container', f.container), pair('Waits for', f.waitsFor), pair('Since', moment(f.since)),
+    pair('Failed', f.tries ? (f.tries === 1 ? 'once' : `${f.tries} times`) : ''), pair('Last error', f.lastError), pair('Retry', moment(f.nextTry)),
+    pair('Until', moment(f.until)), pair('To fix it', f.remedy)));
   return [one(e, 'h3'), (e.others ?? []).map(f => one(f, 'h4'))];
 }
 
@@ -96,7 +97,7 @@ function explanation(uid) {
       last = now;
       containers();
     }, e => said.replaceChildren(h('p', { class: 'note' }, e.status === 404 ? 'This pod is no longer on the node. Close this (Esc) and choose another from the list.' : e.message))),
-    poll(() => `${path('events')}&name=${encodeURIComponent(pod()?.metadata.name ?? '')}`, 5000, got => {
+    poll(() => `${path('events')}&name=${encodeURIComponent(pod()?.metadata.name ?? uid)}`, 5000, got => {
       list.replaceChildren(...got.items.slice(-20).reverse().map(e => h('li', { class: e.type === 'Warning' ? 'warning' : '' },
         h('time', {}, `${ago(e.lastTimestamp ?? e.eventTime)} ago`), h('b', {}, e.reason), h('span', {}, e.message), e.count > 1 && h('small', {}, `× ${e.count}`))));
       if (!got.items.length) list.replaceChildren(h('li', { class: 'note' }, 'No Event of this pod is recorded.'));
