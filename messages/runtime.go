@@ -98,7 +98,7 @@ func (f *ContainerFact) Exit() Exit {
 	if f.State != ContainerExited {
 		return Exit{Run: f.Attempt}
 	}
-	return Exit{Code: f.ExitCode, At: f.FinishedAt, Run: f.Attempt}
+	return Exit{Code: f.ExitCode, Run: f.Attempt}
 }
 
 // Removed returns the end of a container that was removed from the runtime from outside, as observed at a time.

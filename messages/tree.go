@@ -35,9 +35,8 @@ type ExitResult interface {
 
 // Exit is an exit of a child, as its strategy judges it.
 type Exit struct {
-	Code int32     // 0: success
-	At   time.Time // of the end of its run
-	Run  uint32    // the number of the run that ended
+	Code int32  // 0: success
+	Run  uint32 // the number of the run that ended
 }
 
 // ExitVerdict is a supervisor's decision about a child that ended itself.
@@ -51,16 +50,14 @@ const (
 )
 
 // ChildExited reports that a child ended itself, with its result and the verdict of its exit strategy. If the verdict is a
-// restart, a child that has desired states is started with the next one, any other after its back-off. Otherwise its name is
-// free again.
+// restart, the child is started with the next desired state that its parent gives it. Otherwise its name is free again.
 //
 // Sender: the supervision layer. Receiver: the child's parent. Reply: none.
 // If lost: with the parent, which has no children after its restart.
 type ChildExited struct {
-	Name      string
-	Result    ExitResult
-	Verdict   ExitVerdict
-	RestartAt time.Time // where it is restarted
+	Name    string
+	Result  ExitResult
+	Verdict ExitVerdict
 }
 
 // ChildQuarantined reports that a child panicked more often than its row of the tree allows, and stays stopped.

@@ -70,11 +70,12 @@ type Context interface {
 	// SpawnWith is Spawn with a desired state, which the child gets with Started, and a strategy for the case that the child ends
 	// itself; Spawn uses Temporary. The supervisor's record keeps both: each incarnation gets the desired state. The child's exit
 	// ends it, unless it belongs to a later run than the exit (exits.Strategy.Run); then the child is restarted at once. A child
-	// with a strategy that restarts it has its next incarnation with its next desired state.
+	// with a strategy that restarts it has its next incarnation with its next desired state. Between an exit and its ChildExited,
+	// a desired state of the same run or an earlier one is a repeated one, and is ignored.
 	//
 	// For an existing child they replace those before. A running child also gets the desired state as a message. A child that is
-	// being stopped is started with it as soon as its name is free, one that has exited at once. A child that waits after panics,
-	// for its back-off or in quarantine, is started with it afterwards.
+	// being stopped is started with it as soon as its name is free, one that has exited at once. A child that waits after panics
+	// is started with it when its back-off or quarantine is over.
 	SpawnWith(name string, desired any, s exits.Strategy)
 	// Update replaces the desired state and the strategy of a child for its next incarnation. The present one gets no message. It
 	// does nothing if there is no such child.

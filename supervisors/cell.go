@@ -41,7 +41,8 @@ type cell struct {
 	mailbox  mailboxWatch
 	ended    atomic.Bool
 
-	children map[string]*child
+	children  map[string]*child
+	unhandled map[string]uint32 // exits of children that the actor has not handled yet: name to run
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -55,7 +56,8 @@ type cell struct {
 func newCell(s *System, row *Row, self messages.Address, first *envelope) *cell {
 	c := &cell{
 		sys: s, row: row, self: self, first: first, gen: s.seq.Add(1), children: map[string]*child{},
-		working: map[uint64]string{}, timers: map[*timer]struct{}{},
+		unhandled: map[string]uint32{},
+		working:   map[uint64]string{}, timers: map[*timer]struct{}{},
 		log: s.log.With("actor", self.String()),
 	}
 	c.mailbox.halted = make(chan struct{})
@@ -157,6 +159,9 @@ func (c *cell) dispatch(env *envelope) {
 		c.sys.Counters.Stale.Add(1)
 		c.sys.logUndelivered(c.self, env, "stale result dropped")
 		return
+	}
+	if m, is := env.msg.(messages.ChildExited); is {
+		c.handlesExit(m)
 	}
 	c.deliver(env, func(env *envelope) {
 		switch m := env.msg.(type) {

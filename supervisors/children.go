@@ -24,8 +24,6 @@ type child struct {
 	*life   // which the supervisor alone writes, and so may read as it is
 	row     *Row
 	exits   exits.Strategy
-	desired any  // of its next incarnation; nil: none
-	given   bool // its parent gives it desired states: without one it is not restarted after an exit
 	pid     *actor.PID
 	onExit  exitAction // the action at its end
 	after   time.Duration
@@ -62,13 +60,18 @@ func (c *cell) SpawnWith(name string, desired any, s exits.Strategy) {
 
 func (c *cell) Update(name string, desired any, s exits.Strategy) {
 	if ch := c.children[name]; ch != nil {
-		ch.desired, ch.exits = desired, s
+		ch.desire(desired)
+		ch.exits = s
 	}
 }
 
 func (c *cell) spawnRow(row *Row, name string, desired any, s exits.Strategy) {
+	if run, exited := c.unhandled[name]; exited && desired != nil && s.Run <= run {
+		return // repeated: its run is over
+	}
 	if ch, ok := c.children[name]; ok {
-		ch.desired, ch.exits, ch.given = desired, s, ch.given || desired != nil
+		ch.desire(desired)
+		ch.exits = s
 		switch {
 		case desired != nil && ch.v.State == Running:
 			c.Tell(c.self.Child(name), desired)
@@ -79,8 +82,8 @@ func (c *cell) spawnRow(row *Row, name string, desired any, s exits.Strategy) {
 		}
 		return
 	}
-	ch := &child{life: c.sys.newLife(c.self.Child(name), row.Kind), row: row, desired: desired, given: desired != nil,
-		exits: s}
+	ch := &child{life: c.sys.newLife(c.self.Child(name), row.Kind), row: row, exits: s}
+	ch.desire(desired)
 	c.children[name] = ch
 	c.spawnChild(name, ch)
 }
@@ -132,7 +135,9 @@ func (c *cell) Stop(name string) {
 	if !ok || c.stopping {
 		return
 	}
-	ch.onExit, ch.desired = forgetChild, nil
+	ch.onExit = forgetChild
+	ch.desire(nil)
+	delete(c.unhandled, name)
 	switch ch.v.State {
 	case Running:
 		ch.enter(Ending, time.Time{})

@@ -7,14 +7,13 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/messages"
-	"github.com/playlet-dev/playlet/supervisors/backoff"
 	"github.com/playlet-dev/playlet/supervisors/exits"
 )
 
 // result is the exit code of a test actor, which ends now.
 type result int
 
-func (r result) Exit() messages.Exit { return messages.Exit{Code: int32(r), At: time.Now()} }
+func (r result) Exit() messages.Exit { return messages.Exit{Code: int32(r)} }
 
 // leave has an actor end itself.
 type leave struct {
@@ -54,8 +53,7 @@ func exited(result result, verdict messages.ExitVerdict) func(any) bool {
 	return func(v any) bool {
 		n, ok := v.(named)
 		e, isExit := n.msg.(messages.ChildExited)
-		return ok && isExit && n.actor == "keeper" && e.Result == result && e.Verdict == verdict &&
-			(verdict == messages.ExitRestarts) != e.RestartAt.IsZero()
+		return ok && isExit && n.actor == "keeper" && e.Result == result && e.Verdict == verdict
 	}
 }
 
@@ -64,13 +62,13 @@ func TestExitsCountTowardsNoIntensity(t *testing.T) {
 	in := newInbox()
 	s := startFamily(t, family(Quarantine, 0), in, nil, exiting)
 	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
-	s.Tell("keeper", raise{s: exits.Strategy{Restart: exits.Permanent}})
 	for i := 1; i <= 10; i++ {
+		s.Tell("keeper", raise{s: exits.Strategy{Restart: exits.Permanent}, desired: work(i)})
 		in.await(t, i, "starts of c", is[messages.Started]("keeper/c"))
 		s.Tell("keeper/c", leave{result: result(i)})
 		in.await(t, 1, fmt.Sprintf("exits with %d", i), exited(result(i), messages.ExitRestarts))
 	}
-	in.await(t, 10, "words to the keeper that c started again", func(v any) bool {
+	in.await(t, 9, "words to the keeper that c started again", func(v any) bool {
 		n, ok := v.(named)
 		c, isStart := n.msg.(messages.ChildStarted)
 		return ok && isStart && n.actor == "keeper" && c.Name == "c" && c.Again
@@ -80,24 +78,6 @@ func TestExitsCountTowardsNoIntensity(t *testing.T) {
 	}
 	if n := in.count(is[messages.ChildStopped]("keeper")); n > 0 {
 		t.Errorf("%d words that it was stopped", n)
-	}
-}
-
-// The restart comes when the back-off of the strategy is over, and not before.
-func TestARestartAfterAnExitWaits(t *testing.T) {
-	in := newInbox()
-	s := startFamily(t, family(Quarantine, 0), in, nil, exiting)
-	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
-	const wait = 50 * time.Millisecond
-	s.Tell("keeper", raise{s: exits.Strategy{Restart: exits.Permanent, Backoff: backoff.Restarts{
-		Policy: backoff.Policy{First: wait, Max: time.Hour}, Step: 1, Last: time.Now(),
-	}}})
-	in.await(t, 1, "starts of c", is[messages.Started]("keeper/c"))
-	began := time.Now()
-	s.Tell("keeper/c", leave{result: 1})
-	in.await(t, 2, "starts of c", is[messages.Started]("keeper/c"))
-	if took := time.Since(began); took < wait {
-		t.Errorf("it was restarted after %s", took)
 	}
 }
 
@@ -157,7 +137,9 @@ func TestExitStrategy_IsReplaced(t *testing.T) {
 		ask(t, s, "keeper")
 		s.Tell("keeper/c", leave{result: 1})
 		in.await(t, 1, "exits", exited(1, messages.ExitRestarts))
-		in.await(t, 2, "starts of c", is[messages.Started]("keeper/c"))
+		if n := in.count(is[messages.Started]("keeper/c")); n != 1 {
+			t.Errorf("got %d starts of a child without a desired state, want 1", n)
+		}
 	}
 }
 
@@ -185,6 +167,9 @@ func TestSpawnWith_DesiredStateOutlivesTheChild(t *testing.T) {
 	strategy := exits.Strategy{Restart: exits.Permanent}
 	s.Tell("keeper", raise{strategy, work(1)})
 	in.await(t, 1, "starts with 1", startedWith(work(1)))
+	if v, ok := s.VitalsOf("keeper/c"); !ok || v.Desired != "work" {
+		t.Errorf("got the vitals %+v of a child, want its desired state", v)
+	}
 	s.Tell("keeper", raise{strategy, work(2)})
 	in.await(t, 1, "messages with 2", gets(2))
 	s.Tell("keeper/c", boom{})
@@ -198,7 +183,7 @@ func TestSpawnWith_DesiredStateOutlivesTheChild(t *testing.T) {
 	}
 	s.Tell("keeper/c", leave{result: 1})
 	in.await(t, 1, "exits", exited(1, messages.ExitRestarts))
-	if v, ok := s.VitalsOf("keeper/c"); !ok || v.State != Exited || !v.Until.IsZero() {
+	if v, ok := s.VitalsOf("keeper/c"); !ok || v.State != Exited || v.Desired != "" {
 		t.Errorf("got the vitals %+v of a child without a desired state, want %s", v, Exited)
 	}
 	s.Tell("keeper", raise{strategy, work(4)})
@@ -327,18 +312,43 @@ func TestSpawnWith_WaitsForTheEndOfAQuarantine(t *testing.T) {
 	}
 }
 
-// A desired state ends the back-off after an exit.
-func TestSpawnWith_EndsTheBackOffOfAnExit(t *testing.T) {
-	in := newInbox()
-	s := startFamily(t, family(Escalate, 5), in, nil, exiting)
-	in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
-	waits := exits.Strategy{Restart: exits.Permanent, Backoff: backoff.Restarts{
-		Policy: backoff.Policy{First: time.Hour, Max: time.Hour}, Step: 1, Last: time.Now(),
-	}}
-	s.Tell("keeper", raise{waits, work(1)})
-	in.await(t, 1, "starts with 1", startedWith(work(1)))
-	s.Tell("keeper/c", leave{result: 1})
-	in.await(t, 1, "exits", exited(1, messages.ExitRestarts))
-	s.Tell("keeper", raise{waits, work(2)})
-	in.await(t, 1, "starts with 2", startedWith(work(2)))
+// A desired state that is repeated between an exit and the parent's handling of it starts no actor. One of a later run does.
+func TestSpawnWith_RepeatedAfterAnExit(t *testing.T) {
+	type repeat struct {
+		desired work
+		s       exits.Strategy
+	}
+	for _, restart := range []exits.RestartType{exits.Permanent, exits.Temporary} {
+		in := newInbox()
+		s := startFamily(t, family(Escalate, 5), in, nil, func(ctx Context, msg any) bool {
+			m, ok := msg.(repeat)
+			if !ok {
+				return exiting(ctx, msg)
+			}
+			c := ctx.(*cell)
+			if l, ok := c.sys.lives.Load(messages.Address("keeper/c")); ok {
+				for l.(*life).runs() {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			env := c.env
+			c.childTerminated("c") // as protoactor does; its own call comes too late here
+			c.env = env
+			ctx.SpawnWith("c", m.desired, m.s)
+			return true
+		})
+		in.await(t, 1, "starts of the keeper", is[messages.Started]("keeper"))
+		for i, run := range []uint32{0, 1} {
+			s.Tell("keeper", raise{exits.Strategy{Restart: restart}, work(10 * i)})
+			in.await(t, 1, "starts", startedWith(work(10*i)))
+			s.Tell("keeper/c", leave{result: result(i)})
+			s.Tell("keeper", repeat{work(10*i + 1), exits.Strategy{Restart: restart, Run: run}})
+			in.await(t, i+1, "exits", is[messages.ChildExited]("keeper"))
+			ask(t, s, "keeper")
+			if n := in.count(startedWith(work(1))); n != 0 {
+				t.Fatalf("%s: got %d starts for a repeated desired state, want 0", restart, n)
+			}
+		}
+		in.await(t, 1, "starts of the later run", startedWith(work(11)))
+	}
 }

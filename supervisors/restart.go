@@ -62,30 +62,31 @@ func (c *cell) Exit(result messages.ExitResult) {
 	}
 }
 
-// childExited applies the exit strategy to a child that ended itself. The exit ends the desired state of its run; then the child
-// waits until its parent gives the next one. A desired state of a later run stays: the child is restarted with it at once.
+// childExited applies the exit strategy to a child that ended itself. The exit ends the desired state of its run, and the child
+// waits for the next one. A desired state of a later run stays: the child is restarted with it at once.
 func (c *cell) childExited(name string, ch *child) {
 	e := ch.c.exit
 	c.env = &envelope{id: e.env.id, flow: e.env.flow} // the parent's part of the story
 	defer func() { c.env = nil }()
-	now := c.Now()
-	verdict, after := ch.exits.Judge(now, e.result.Exit())
-	exited := messages.ChildExited{Name: name, Result: e.result, Verdict: verdict}
-	if verdict == messages.ExitRestarts {
-		exited.RestartAt = now.Add(after)
-	}
-	c.Tell(c.self, exited)
-	ch.onExit, ch.after = restartChild, after
+	result := e.result.Exit()
+	verdict := ch.exits.Verdict(result)
+	c.Tell(c.self, messages.ChildExited{Name: name, Result: e.result, Verdict: verdict})
+	c.unhandled[name] = result.Run
 	switch {
-	case ch.desired != nil && e.result.Exit().Run < ch.exits.Run:
-		ch.after = 0
+	case ch.desired != nil && result.Run < ch.exits.Run:
+		ch.onExit, ch.after = restartChild, 0
 		c.settle(name, ch)
 	case verdict != messages.ExitRestarts:
 		c.forget(name, ch)
-	case ch.given:
-		ch.desired = nil
-		ch.enter(Exited, time.Time{})
 	default:
-		c.settle(name, ch)
+		ch.desire(nil)
+		ch.enter(Exited, time.Time{})
+	}
+}
+
+// handlesExit notes that the parent is about to handle the exit of a child: from then on, a desired state is a new one.
+func (c *cell) handlesExit(m messages.ChildExited) {
+	if run, ok := c.unhandled[m.Name]; ok && run == m.Result.Exit().Run {
+		delete(c.unhandled, m.Name)
 	}
 }

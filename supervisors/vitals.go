@@ -31,6 +31,8 @@ type Vitals struct {
 	Since    time.Time        `json:"since"`          // the start of its present life, or of its last one
 	Until    time.Time        `json:"until,omitzero"` // the next start, where one is waited for
 	Restarts int              `json:"restarts"`       // since its supervisor started, for whatever reason
+	// Desired describes the desired state in its supervisor's record, with which it would be restarted now; empty: none.
+	Desired string `json:"desired,omitempty"`
 	// Waiting are the messages in its mailbox, without the one being handled; MaxWaiting is the most of its present life.
 	Waiting    int64 `json:"waiting"`
 	MaxWaiting int64 `json:"maxWaiting"`
@@ -60,6 +62,8 @@ type life struct {
 	mu sync.Mutex
 	v  Vitals
 	c  *cell // of the latest incarnation
+	// desired is the desired state of the next incarnation; nil: none.
+	desired any
 }
 
 func (s *System) newLife(path messages.Address, kind Kind) *life {
@@ -77,6 +81,12 @@ func (l *life) begin(c *cell) (again bool) {
 	}
 	l.c, l.v.State, l.v.Since, l.v.Until = c, Running, c.sys.clock.Now(), time.Time{}
 	return again
+}
+
+func (l *life) desire(state any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.desired = state
 }
 
 func (l *life) enter(s State, until time.Time) {
@@ -100,8 +110,11 @@ func (l *life) runs() bool {
 
 func (l *life) vitals() Vitals {
 	l.mu.Lock()
-	v, c := l.v, l.c
+	v, c, desired := l.v, l.c, l.desired
 	l.mu.Unlock()
+	if desired != nil {
+		v.Desired = digest(messages.Started{Desired: desired})
+	}
 	if v.State != Running && v.State != Ending {
 		return v
 	}

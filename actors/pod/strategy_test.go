@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -60,15 +61,15 @@ func TestStrategyOfAContainer(t *testing.T) {
 		for i, code := range []int32{0, 1, 42} {
 			end := messages.ContainerEnded{Fact: messages.ContainerFact{ID: "one", Name: name, State: messages.ContainerExited,
 				ExitCode: code}}
-			if got, _ := s.Judge(time.Unix(0, 0), end.Exit()); got != c.says[i] {
+			if got := s.Verdict(end.Exit()); got != c.says[i] {
 				t.Errorf("%s: exit code %d is answered with %s", c.name, code, got)
 			}
 		}
 	}
 }
 
-// The supervisor waits as long as the status reports: both use one formula.
-func TestTheStrategyWaitsForTheBackOff(t *testing.T) {
+// The status of an ended container has the time of its restart: immediate at first, then with the kubelet's back-off.
+func TestStatus_BackOff(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.exit = func(_ string, attempt uint32) (int32, bool) { return 1, attempt < 4 }
 	var waits []time.Duration
@@ -77,12 +78,13 @@ func TestTheStrategyWaitsForTheBackOff(t *testing.T) {
 		if len(w.pending) > 0 {
 			m := w.pending[0]
 			w.pending = w.pending[1:]
-			if e, ok := m.(messages.ChildExited); ok {
-				waits = append(waits, e.RestartAt.Sub(w.now).Round(time.Second))
-			}
 			w.step(m)
-			if r := w.machine.starts().Hold(w.machine.Container("c0")); r != nil && !r.RetryAt.Equal(w.later["c0"]) {
-				t.Fatalf("the status tells %s, and the layer waits until %s", r.RetryAt, w.later["c0"])
+			if _, ok := m.(messages.ChildExited); ok {
+				var wait time.Duration
+				if r := w.machine.starts().Hold(w.machine.Container("c0")); r != nil {
+					wait = r.RetryAt.Sub(w.now).Round(time.Second)
+				}
+				waits = append(waits, wait)
 			}
 			continue
 		}
@@ -93,24 +95,8 @@ func TestTheStrategyWaitsForTheBackOff(t *testing.T) {
 		}
 	}
 	check(t, w)
-	if len(waits) < 4 || waits[0] != 0 || waits[1] != 10*time.Second || waits[2] != 20*time.Second || waits[3] != 40*time.Second {
-		t.Errorf("it waited for %v", waits)
-	}
-}
-
-// A repeated report of an earlier attempt's end does not delay the next one.
-func TestAnEndReportedAgainHoldsNothingBack(t *testing.T) {
-	w := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
-	c, now := w.machine.Container("c0"), w.now
-	c.Enter(messages.StageStarting)
-	c.Attempt, c.Backoff.Step, c.Backoff.Last = 2, 3, now
-	for attempt, want := range map[uint32]bool{1: false, 2: true} {
-		end := messages.ContainerEnded{Fact: messages.ContainerFact{
-			ID: "x", Name: "c0", Attempt: attempt, State: messages.ContainerExited, FinishedAt: now, ExitCode: 1,
-		}}
-		if verdict, wait := w.machine.strategy(c).Judge(now, end.Exit()); verdict != messages.ExitRestarts || (wait > 0) != want {
-			t.Errorf("the end of attempt %d: %s in %s", attempt, verdict, wait)
-		}
+	if want := []time.Duration{0, 10 * time.Second, 20 * time.Second, 40 * time.Second}; !slices.Equal(waits, want) {
+		t.Errorf("got the waits %v, want %v", waits, want)
 	}
 }
 

@@ -140,9 +140,6 @@ func strategyLine(s exits.Strategy) string {
 	if len(s.Rules) > 0 {
 		line += ", with rules"
 	}
-	if wait := s.Backoff.Wait(); wait > 0 {
-		line += ", back-off " + wait.String()
-	}
 	return line
 }
 

@@ -34,8 +34,8 @@ type world struct {
 	offline *messages.Reason // the cause of a missing network
 	waiting *messages.Reason // as reported
 
-	pending []any                // messages on their way to the machine
-	later   map[string]time.Time // the actors that wait for their next orders, with the ends of their back-offs
+	pending []any           // messages on their way to the machine
+	exited  map[string]bool // the actors that wait for their next orders
 	wakeAt  time.Time
 	phases  []Phase
 	status  *v1.PodStatus
@@ -89,7 +89,7 @@ type world struct {
 func newWorld(pod *v1.Pod) *world {
 	w := &world{
 		heeded: 143,
-		now:    time.Unix(1_000_000, 0), pod: pod, actors: map[string]exits.Strategy{}, orders: map[string]any{}, later: map[string]time.Time{},
+		now:    time.Unix(1_000_000, 0), pod: pod, actors: map[string]exits.Strategy{}, orders: map[string]any{}, exited: map[string]bool{},
 		exit: func(string, uint32) (int32, bool) { return 0, false }, ends: map[string]int{}, gave: map[messages.ImageKey]bool{},
 		unread: map[string]bool{}, excused: map[string]bool{}, asked: map[string]string{},
 		did: map[string]bool{}, removed: map[string]bool{},
@@ -220,10 +220,16 @@ func (w *world) effect(e Effect) {
 		w.sandboxes, w.containers = nil, nil
 		w.send(work.PodRemoved{})
 	case OrderContainer:
+		if slices.ContainsFunc(w.pending, func(m any) bool {
+			exit, ok := m.(messages.ChildExited)
+			return ok && exit.Name == e.Name && e.Strategy.Run <= exit.Result.Exit().Run
+		}) {
+			break // repeated: its run is over
+		}
 		_, there := w.actors[e.Name]
-		_, waits := w.later[e.Name]
+		waits := w.exited[e.Name]
 		w.actors[e.Name], w.orders[e.Name] = e.Strategy, e.Order
-		delete(w.later, e.Name)
+		delete(w.exited, e.Name)
 		if !there || waits {
 			w.send(messages.ChildStarted{Name: e.Name, Again: waits})
 		}
@@ -234,7 +240,7 @@ func (w *world) effect(e Effect) {
 		}
 	case DropContainer:
 		delete(w.actors, e.Name)
-		delete(w.later, e.Name)
+		delete(w.exited, e.Name)
 	case Wake:
 		if !e.At.After(w.stepAt) {
 			w.fault("it wants to be woken in the past: it would spin")
@@ -246,8 +252,7 @@ func (w *world) effect(e Effect) {
 // present reports whether a container's actor exists and can receive.
 func (w *world) present(name string) bool {
 	_, there := w.actors[name]
-	_, waits := w.later[name]
-	return there && !waits
+	return there && !w.exited[name]
 }
 
 // exits returns the exit of a container's actor, with the supervisor's verdict, or nil if the actor is already gone.
@@ -256,7 +261,7 @@ func (w *world) exits(f messages.ContainerFact) any {
 		return nil
 	}
 	result := messages.ContainerEnded{Fact: f}
-	verdict, after := w.actors[f.Name].Judge(w.clock(), result.Exit())
+	verdict := w.actors[f.Name].Verdict(result.Exit())
 	sent := messages.ChildExited{Name: f.Name, Result: result, Verdict: verdict}
 	if w.orders[f.Name] != nil && f.Attempt < w.actors[f.Name].Run { // its order is for a later run
 		w.fall(f.Name)
@@ -266,8 +271,7 @@ func (w *world) exits(f messages.ContainerFact) any {
 		if !w.machine.live() {
 			w.fault("the actor of %s is restarted while its pod is %s", f.Name, w.machine.Phase())
 		}
-		sent.RestartAt = w.now.Add(after)
-		w.orders[f.Name], w.later[f.Name] = nil, sent.RestartAt
+		w.orders[f.Name], w.exited[f.Name] = nil, true
 	} else {
 		delete(w.actors, f.Name)
 	}
@@ -501,7 +505,7 @@ func (w *world) preempt() {
 func (w *world) restart() {
 	w.machine = NewMachine(string(w.pod.UID), w.set)
 	w.pending, w.wakeAt = nil, time.Time{}
-	clear(w.later)
+	clear(w.exited)
 	clear(w.actors)
 	w.step(nil)
 }

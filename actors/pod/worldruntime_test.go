@@ -83,8 +83,8 @@ func hooking(f messages.ContainerFact) messages.ContainerReported {
 // ended returns the report of the end of a container, with the verdict of the machine's own strategy.
 func (a *alone) ended(f messages.ContainerFact) messages.ChildExited {
 	result := messages.ContainerEnded{Fact: f}
-	verdict, after := a.machine.strategy(a.machine.Container(f.Name)).Judge(a.now, result.Exit())
-	return messages.ChildExited{Name: f.Name, Result: result, Verdict: verdict, RestartAt: a.now.Add(after)}
+	verdict := a.machine.strategy(a.machine.Container(f.Name)).Verdict(result.Exit())
+	return messages.ChildExited{Name: f.Name, Result: result, Verdict: verdict}
 }
 
 // sendExit ends the actor now; the report of it comes later.

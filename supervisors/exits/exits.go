@@ -4,10 +4,8 @@ package exits
 
 import (
 	"slices"
-	"time"
 
 	"github.com/playlet-dev/playlet/messages"
-	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 // RestartType selects the exits after which a child is restarted, in the actor model's terms.
@@ -29,9 +27,8 @@ type Strategy struct {
 	// Escalate makes a failed exit without restart the parent's failure, too. The parent acts on the verdict in ChildExited; it
 	// does not panic.
 	Escalate bool
-	Backoff  backoff.Restarts
-	// Run is the number of the present run. The exit of an earlier run is a repeated one: its back-off is over, and the child's
-	// desired state belongs to a later run and stays.
+	// Run is the number of the present run. After the exit of an earlier run, the child's desired state stays: it belongs to the
+	// present one.
 	Run uint32
 }
 
@@ -58,13 +55,4 @@ func (s Strategy) Verdict(e messages.Exit) messages.ExitVerdict {
 	default:
 		return messages.ExitStops
 	}
-}
-
-// Judge returns the verdict on an exit, and the delay of a restart. It is pure.
-func (s Strategy) Judge(now time.Time, e messages.Exit) (messages.ExitVerdict, time.Duration) {
-	verdict := s.Verdict(e)
-	if verdict != messages.ExitRestarts || e.Run < s.Run {
-		return verdict, 0
-	}
-	return verdict, s.Backoff.At(now, e.At).Sub(now)
 }

@@ -116,10 +116,7 @@ func (c *Container) Over(pod *v1.Pod) bool {
 // whatever its exit code. One of an earlier round is created again.
 func (c *Container) Strategy(pod *v1.Pod) exits.Strategy {
 	s := c.policy(pod, c.Unfit() != "")
-	s.Backoff, s.Run = c.Backoff, c.Attempt
-	if c.Replace || c.Earlier {
-		s.Backoff = backoff.Restarts{}
-	}
+	s.Run = c.Attempt
 	return s
 }
 

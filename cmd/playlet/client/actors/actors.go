@@ -2,6 +2,7 @@
 package actors
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -27,6 +28,8 @@ unfinished message, its restarts, its age, and its last failure.
 PATH selects an actor and those below it. A pod in PATH can be given by UID or by name: pods/web, pods/default/web/c.
 The data does not come from the actors themselves, so that actors that hang are shown too.
 
+With -o wide, DESIRED is the state in the record of the actor's supervisor, with which the actor would be restarted.
+
 With -w, changes are printed with the actor's path, until Ctrl-C.`
 
 const actorsExample = `  # All of them
@@ -44,7 +47,7 @@ const watchActorsEvery = time.Second
 var (
 	// Heading is the heading of the rows.
 	Heading     = []string{"ACTOR", "STATE", "WAITING", "OLDEST", "RESTARTS", "UPTIME", "LAST FAILURE"}
-	wideHeading = append(slices.Clone(Heading[:6]), "KIND", "PATH", "BUSY WITH", "LAST FAILURE")
+	wideHeading = append(slices.Clone(Heading[:6]), "KIND", "PATH", "BUSY WITH", "DESIRED", "LAST FAILURE")
 )
 
 // Commands are "playlet actors" and "playlet trace".
@@ -260,7 +263,7 @@ func Row(a *api.Actor, name string, names map[string]string, at time.Time, wide 
 	}
 	row := []string{name, state, strconv.FormatInt(a.Waiting, 10), oldest, strconv.Itoa(a.Restarts), uptime}
 	if wide {
-		row = append(row, string(a.Kind), a.Path.String(), busy)
+		row = append(row, string(a.Kind), a.Path.String(), busy, cmp.Or(a.Desired, cli.NoCell))
 	}
 	return append(row, failure)
 }

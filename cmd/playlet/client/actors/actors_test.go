@@ -36,9 +36,9 @@ node                running                     0         <none>   0          60
 		t.Errorf("%d %s\n%s\nwant\n%s", code, notes, out, want)
 	}
 	out, _, _ = f.Command(t, "actors", "pods/default/web", "-o", "wide")
-	want = `ACTOR              STATE     WAITING   OLDEST   RESTARTS   UPTIME   KIND        PATH        BUSY WITH                   LAST FAILURE
-pods/default/web   running   4         9s       2          60m      pod         pods/u1     ImagePulled of images, 8s   nil map  [31m (60s ago)
-└─ c               running   0         <none>   0          60m      container   pods/u1/c   <none>                      <none>
+	want = `ACTOR              STATE     WAITING   OLDEST   RESTARTS   UPTIME   KIND        PATH        BUSY WITH                   DESIRED                    LAST FAILURE
+pods/default/web   running   4         9s       2          60m      pod         pods/u1     ImagePulled of images, 8s   <none>                     nil map  [31m (60s ago)
+└─ c               running   0         <none>   0          60m      container   pods/u1/c   <none>                      RunContainer container=c   <none>
 `
 	if out != want {
 		t.Errorf("%s\nwant\n%s", out, want)

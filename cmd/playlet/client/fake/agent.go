@@ -189,11 +189,13 @@ func (f *Agent) HasActors() {
 	hangs.Failure = &supervisors.Failure{Reason: "nil map \x1b[31m", At: Noon.Add(-time.Minute)}
 	quarantined.State, quarantined.Until = supervisors.Quarantined, Noon.Add(4*time.Minute)
 	quarantined.Failure = &supervisors.Failure{Reason: "out of range", At: Noon.Add(-time.Minute)}
+	container := actor("pods/u1/c", "container", "default/web")
+	container.Desired = "RunContainer container=c"
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 	f.Actors = api.Actors{At: Noon, Actors: []api.Actor{
 		actor("", "node", ""), actor("images", "images", ""), actor("pods", "pods", ""), hangs,
-		actor("pods/u1/c", "container", "default/web"), quarantined, actor("sources", "sources", ""),
+		container, quarantined, actor("sources", "sources", ""),
 		actor("sources/file", "file", ""),
 	}}
 }
