@@ -62,9 +62,18 @@ func (a *actor) recordKill(ctx supervisors.Context, m messages.StopContainer) {
 	}
 	a.killed = id
 	if len(a.host.Ops.InFlight(stopPrefix(m))) == 0 {
-		a.record(ctx, m.Pod, a.name, v1.EventTypeNormal, messages.EventKilling,
-			explain.Event(explain.Killing(m.Name, m.Cause), m.Explained))
+		a.record(ctx, m.Pod, a.name, v1.EventTypeNormal, messages.EventKilling, killing(m))
 	}
+}
+
+// killing returns the message of the Event Killing. After a failed probe, Kubernetes' own words have the cause, and the Event
+// Unhealthy has the probe's result.
+func killing(m messages.StopContainer) string {
+	words := explain.Killing(m.Name, m.Cause)
+	if m.Cause.Code == messages.CauseProbeFailed {
+		return words
+	}
+	return explain.Event(words, m.Explained)
 }
 
 // recordFallback records an Event of the pod, as the kubelet does, when an HTTPS hook was answered in plain HTTP.

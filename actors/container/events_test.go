@@ -85,6 +85,21 @@ func TestEventsOfAContainer(t *testing.T) {
 	sameEvents(t, "its end", adopts, "Killing: Stopping container c")
 }
 
+// The words of the Event have the cause, or the sentence on it follows, never both.
+func TestKilling_NoRepetition(t *testing.T) {
+	probed := messages.StopContainer{Name: "c", Cause: messages.Cause{Code: messages.CauseProbeFailed, Name: "liveness"},
+		Explained: "container c is being killed because its liveness probe failed: HTTP 500"}
+	removed := messages.StopContainer{Name: "c", Explained: "the pod is ending because it was removed"}
+	for want, m := range map[string]messages.StopContainer{
+		"Container c failed liveness probe, will be restarted":           probed,
+		"Stopping container c; the pod is ending because it was removed": removed,
+	} {
+		if got := killing(m); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // An actor that joins a stop in progress does not record it again.
 func TestAStopThatIsJoinedIsNoNews(t *testing.T) {
 	r := plain(t)

@@ -12,9 +12,10 @@ import (
 )
 
 // Closest is the one of the known words that a mistyped one probably means, and empty where none is near enough. It
-// takes no notice of case, and allows two wrong letters, or one in three.
+// takes no notice of case, and allows one wrong letter in a word of up to three, two in one of up to eight, and then one in
+// three.
 func Closest(word string, known []string) string {
-	best, least := "", max(len(word)/3, min(2, len(word)-1))+1
+	best, least := "", max(len(word)/3, min(2, len(word)/2))+1
 	for _, k := range slices.Sorted(slices.Values(known)) {
 		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < least {
 			best, least = k, d

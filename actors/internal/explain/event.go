@@ -12,7 +12,8 @@ import (
 const maxEvent = 1024
 
 // Event returns the message of an Event: Kubernetes' own words, by which others look for it, and the sentence that explains it.
-// Where one contains the other, it stands alone. Words that leave too little room for the sentence are cut.
+// Where one contains the other, it stands alone; of a sentence with several clauses, a first clause that the words contain is
+// left out. Words that leave too little room for the sentence are cut.
 func Event(words, sentence string) string {
 	if sentence = cut(sentence, maxEvent); words == "" {
 		return sentence
@@ -24,6 +25,10 @@ func Event(words, sentence string) string {
 		return sentence
 	}
 	const between = "; "
+	if first, rest, several := strings.Cut(sentence, between); several && strings.Contains(words, first) &&
+		len(words)+len(between)+len(rest) <= maxEvent {
+		sentence = rest
+	}
 	room := maxEvent - len(between) - len(sentence)
 	if room < len(between) {
 		return sentence

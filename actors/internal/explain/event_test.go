@@ -15,6 +15,8 @@ func TestWhatAnEventSays(t *testing.T) {
 		{"Error: ErrImagePull", "image x is not there", "Error: ErrImagePull; image x is not there"},
 		{"Back-off: image x is not there", "image x is not there", "Back-off: image x is not there"},
 		{"Error", "", "Error"},
+		{"Error: env X: map a does not exist", "map a does not exist; container c needs it",
+			"Error: env X: map a does not exist; container c needs it"},
 		{"", "image x is not there", "image x is not there"},
 	} {
 		if got := Event(c.words, c.sentence); got != c.want {

@@ -510,7 +510,7 @@ func TestAbsentObject_Remedy(t *testing.T) {
 }
 
 func TestNode_EachCheckHasARemedy(t *testing.T) {
-	for _, name := range []string{"runtime", "supervisors", "sources", "pods", "listeners", "probes", "cluster", "dns", "identity", "shutdown"} {
+	for _, name := range []string{"runtime", "supervisors", "sources", "pods", "listeners", "probes", "cluster", "dns", "identity", "port", "shutdown"} {
 		e := Node([]Check{{Name: name, Failed: "problem", Notes: []string{"note"}}}, &board.Snapshot{})
 		for _, f := range append([]Finding{e.Finding}, e.Others...) {
 			if f.Code != name || f.Remedy == "" {

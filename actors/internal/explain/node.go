@@ -27,6 +27,8 @@ var remedies = map[string]string{
 		"resolver without this note",
 	"identity": "approve a certificate that awaits it (kubectl get csr), or change the setting named above; playlet help flags " +
 		"explains each",
+	"port": "change the setting named above (playlet help flags explains each); a standalone node works with the port " +
+		"closed",
 	"shutdown": "start logind (systemctl status systemd-logind) and see the agent's log, or set shutdownGracePeriod: 0s",
 	"cluster":  "check that the API server can be reached and that the node's credentials have its rights",
 }

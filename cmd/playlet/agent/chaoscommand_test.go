@@ -34,9 +34,9 @@ func TestChaosByHand(t *testing.T) {
 	says([]string{"kill", "pod/web-node", "--seed=4", "--dry-run"}, "would kill pod/web-node --seed=4\nacts once within 60s, on 2 actors that match now:\n"+
 		"  pods/default/web-node\n  pods/default/web-node/one\n")
 	says([]string{"list"}, "ID   RULE   STATE   ACTED   ACTORS\n")
-	says([]string{"kill", "pods/web-node"}, "rule 1: kill pods/web-node --seed=", "\nacted once:\n  pods/default/web-node once\n")
+	says([]string{"kill", "pods/web-node"}, "rule 1: kill pods/web-node --seed=", "\nacted once:\n  pods/default/web-node\n")
 	r.untilPrinted([]string{"actors", "pods/web-node"}, "chaos: rule 1, kill pods/web-node")
-	says([]string{"pause", "volumes", "--duration=100ms"}, "acted once:\n  volumes once\n")
+	says([]string{"pause", "volumes", "--duration=100ms"}, "acted once:\n  volumes\n")
 	background := func(args ...string) {
 		t.Helper()
 		says(append(args, "--wait=false", "--count=-1", "--seed=9"), "rule ")

@@ -141,7 +141,7 @@ func (r *rig) everyCheckHasARemedy() {
 	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Items) != 1 {
 		r.t.Fatalf("%v\n%s", err, out)
 	}
-	tested := []string{"runtime", "supervisors", "sources", "pods", "listeners", "probes", "dns", "identity", "shutdown",
+	tested := []string{"runtime", "supervisors", "sources", "pods", "listeners", "probes", "dns", "identity", "port", "shutdown",
 		"ping", "volumes"} // the last two: it never fails, and its notes have a remedy each
 	checks := 0
 	for _, line := range got.Items[0].Evidence {

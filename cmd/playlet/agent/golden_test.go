@@ -294,6 +294,7 @@ func TestTranscripts(t *testing.T) {
 		{command: "cp default/web:/none DIR/none -c c"},
 		{command: "cp DIR/motd web:/srv -c c"},
 		{command: "cp DIR/nope web:/srv -c c"},
+		{command: "cp DIR/motd job:/srv"},
 		{command: "cp web:/etc/motd DIR/motd -c d"},
 		{command: "__complete exec web -c ''"},
 		{command: "__complete pods -n ''"},

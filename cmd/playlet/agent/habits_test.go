@@ -32,6 +32,8 @@ func TestTranscriptsOfHabits(t *testing.T) {
 	r.file("objects.yaml", fmt.Sprintf(settings, "red")+"---\n"+
 		"{apiVersion: v1, kind: Secret, metadata: {name: token, namespace: shop}, stringData: {b: s3cr3t, a: s3cr3t}}\n")
 	sample := labelled("sample", "app: sample", "c web:1")
+	r.file("front.yaml", sample+"---\napiVersion: v1\nkind: Service\nmetadata: {name: front}\nspec: {}\n")
+	r.file("service.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: front}\nspec: {}\n")
 	r.file("sample.yaml", strings.Replace(sample, "dnsPolicy: Default", "dnsPolicy: ClusterFirst", 1))
 	r.untilPrinted([]string{"pods"}, "2/2", "CrashLoopBackOff")
 	r.transcript("habits", []entry{
@@ -50,6 +52,11 @@ func TestTranscriptsOfHabits(t *testing.T) {
 		{command: "events --for=pod/sample --types=Warning"}, // no clusterDNS is a note on the node
 		{command: "explain node"},
 		{command: "events --for=deployment/web"},
+		{command: "events --for=node --types=Normal --no-headers", until: "Starting"},
+		{command: "events --for=node/other"},
+		{command: "events --sort-by=.color"},
+		{command: "explain node/node"},
+		{command: "describe deploy/web"},
 		{command: "events --types=Bad"},
 		{command: "logs web d"},
 		{command: "logs web nope"},
@@ -59,7 +66,11 @@ func TestTranscriptsOfHabits(t *testing.T) {
 		{command: "rm sample --dry-run"},
 		{command: "rm -l app=sample --dry-run=client --wait"},
 		{command: "rm web --dry-run=server"},
+		{command: "rm -f DIR/front.yaml --dry-run"}, // as run --skip-unsupported submits it
+		{command: "rm -f DIR/service.yaml"},
 		{command: "pods sample -o name"},
+		{command: "run -f DIR/sample.yaml --dry-run"},
+		{command: "run -f DIR/sample.yaml --dry-run=client"},
 	}...)
 	r.transcript("objects", []entry{
 		{command: "objects -n none"},

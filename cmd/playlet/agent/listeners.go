@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
@@ -66,8 +65,8 @@ func served(node *config.Node, host *pod.Host, state *runtime.State, m *machine,
 			return api.Registered{LeaseExpires: s.LeaseExpires, NotReady: s.NotReady}
 		}
 	}
-	out.Notes = append(out.Notes, healthz.Note{Check: "identity", Says: g.problems},
-		healthz.Note{Check: "shutdown", Says: m.shutdown.Problems})
+	out.Notes = append(out.Notes, healthz.Note{Check: "identity", Says: g.credentials.Problems},
+		healthz.Note{Check: "port", Says: g.portProblems}, healthz.Note{Check: "shutdown", Says: m.shutdown.Problems})
 	if address := g.exposure.CAdvisor; address != "" {
 		out.CAdvisorAddress = net.JoinHostPort(address, strconv.Itoa(int(node.CAdvisorPort)))
 		out.CAdvisor = cadvisor.New(cadvisor.Config{
@@ -180,9 +179,8 @@ func (g *guard) close() {
 	}
 }
 
-// problems are sentences for health, on credentials and on the port.
-func (g *guard) problems() []string {
-	out := slices.Clone(g.credentials.Problems())
+// portProblems are sentences for health.
+func (g *guard) portProblems() (out []string) {
 	switch e := g.exposure; {
 	case e.Closed != "":
 		out = append(out, g.port+" is closed: "+e.Closed)

@@ -240,7 +240,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	path := cmd.CommandPath()
-	if !cmd.HasSubCommands() {
+	if !cmd.HasAvailableSubCommands() {
 		return fmt.Errorf("%s takes no arguments, and %q is one (%s --help)", path, args[0], path)
 	}
 	if !cmd.HasParent() {

@@ -10,7 +10,8 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// SortBy sorts items by a field, as kubectl's --sort-by does: items without it come first. An empty path leaves the order.
+// SortBy sorts items by a field, as kubectl's --sort-by does: items without it come first. A field that none of the items has is
+// an error. An empty path leaves the order.
 func SortBy[T any](items []T, path string, object func(*T) any) error {
 	if path == "" {
 		return nil
@@ -24,7 +25,7 @@ func SortBy[T any](items []T, path string, object func(*T) any) error {
 		key  any
 		item T
 	}
-	all := make([]keyed, len(items))
+	all, known := make([]keyed, len(items)), len(items) == 0
 	for i := range items {
 		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object(&items[i]))
 		if err != nil {
@@ -35,9 +36,12 @@ func SortBy[T any](items []T, path string, object func(*T) any) error {
 			return wrong
 		}
 		if values := slices.Concat(found...); len(values) == 1 {
-			all[i].key = values[0].Interface()
+			all[i].key, known = values[0].Interface(), true
 		}
 		all[i].item = items[i]
+	}
+	if !known {
+		return fmt.Errorf("--sort-by=%s: nothing that is listed has this field (-o yaml shows the fields)", path)
 	}
 	slices.SortStableFunc(all, func(x, y keyed) int { return compareFields(x.key, y.key) })
 	for i := range all {

@@ -36,7 +36,7 @@ func TestDevHelps(t *testing.T) {
 func TestDevRefusesInOneLine(t *testing.T) {
 	for args, want := range map[string]string{
 		"dev --nonsense": "playlet: unknown flag: --nonsense (playlet dev --help lists the flags)\n",
-		"dev nonsense":   "playlet: unknown command \"nonsense\" (playlet dev --help lists the commands)\n",
+		"dev nonsense":   "playlet: playlet dev takes no arguments, and \"nonsense\" is one (playlet dev --help)\n",
 		"dev init /tmp":  "playlet: this is started by playlet dev itself\n",
 	} {
 		var out, problems bytes.Buffer

@@ -148,7 +148,9 @@ func (n *node) directions() string {
 		}
 	}
 	row("See pods, and why:", n.command("pods", "-w"))
-	row("Explain a failure:", n.command("run", "-f", n.folder.at(brokenFile))+"; "+n.command("explain", "broken"))
+	row("Add a pod that fails:", n.command("run", "-f", n.folder.at(brokenFile)))
+	row("Explain the failure:", n.command("explain", "broken"))
+	row("Heal it:", n.command("run", "-f", n.folder.at(greetingFile)))
 	if n.url != "" {
 		row("Trace a start:", n.command("trace", sampleName))
 	}

@@ -116,7 +116,8 @@ func TestDirectionsCanBeTypedAsTheyAre(t *testing.T) {
 	for _, want := range []string{
 		"Reach the sample pod:  http://192.0.2.1:8080/\n", "Follow its log:        playlet logs -f hello\n",
 		"A shell in it:         playlet exec -it hello -- sh\n", "See pods, and why:     playlet pods -w\n",
-		"Explain a failure:     playlet run -f /tmp/playlet-dev-x/broken.yaml; playlet explain broken\n",
+		"Add a pod that fails:  playlet run -f /tmp/playlet-dev-x/broken.yaml\n", "Explain the failure:   playlet explain broken\n",
+		"Heal it:               playlet run -f /tmp/playlet-dev-x/greeting.yaml\n",
 		"Trace a start:         playlet trace hello\n", "Break its actor:       playlet chaos kill pods/hello\n",
 		"put manifests into /tmp/playlet-dev-x/manifests; they go when this ends, --dir keeps them\n",
 		"Ask containerd:        " + quoted(dir+"/ctr") +

@@ -101,18 +101,20 @@ func newChaosVerb(verb chaos.Verb) *cobra.Command {
 	flags.IntVar(&c.rule.Count, "count", 1, "Act this many `times`; -1 means no limit")
 	flags.Float64Var(&c.rule.Probability, "probability", 1, "Act on each matching message with this `probability`")
 	flags.Uint64Var(&c.rule.Seed, "seed", 0, "Random `number` that determines the choices; 0 chooses a new one and prints it")
-	flags.DurationVar(&c.rule.For.Duration, "for", 0, "End the rule after this `time` (default 1m, or twice --duration)")
+	longer := ""
 	switch verb {
 	case chaos.Pause, chaos.Delay, chaos.Reorder:
 		what := map[chaos.Verb]string{chaos.Pause: "How long an actor is paused", chaos.Delay: "How long a message is delayed",
 			chaos.Reorder: "How long a message may be delayed"}[verb]
 		flags.DurationVar(&c.rule.Duration.Duration, "duration", chaos.DefaultDuration, what)
+		longer = ", or twice --duration"
 	case chaos.Kill:
 		flags.BoolVar(&c.rule.Force, "force", false, "Kill an actor more often than its supervisor tolerates, which puts it "+
 			"into "+
 			"quarantine or ends the agent")
 	case chaos.Drop, chaos.Duplicate:
 	}
+	flags.DurationVar(&c.rule.For.Duration, "for", 0, "End the rule after this `time` (default 1m"+longer+")")
 	flags.BoolVar(&c.dryRun, "dry-run", false, "Only list the actors that the rule matches")
 	flags.BoolVar(&c.wait, "wait", true, "Wait until the rule has ended, and report its effects; Ctrl-C ends it; "+
 		"with --wait=false see playlet chaos list")
@@ -162,25 +164,31 @@ func (c *chaosCommand) unmatched(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var paths []string
+	meant, similar := "", map[string]string{} // paths, by a path or the last name of one
 	for i := range all.Actors {
 		a := &all.Actors[i]
 		shown := actors.ShownPath(a)
-		paths = append(paths, shown)
-		if a.Pod != "" && a.Path.Parent() == messages.Pods {
-			_, name, _ := strings.Cut(a.Pod, "/")
-			for _, pod := range []string{a.Pod, name, a.Manifest} {
-				paths = append(paths, "pods/"+pod)
-				if pod == c.rule.Target {
-					shown = "pods/" + pod
-				}
-			}
-		}
 		if a.Path.Name() == c.rule.Target || strings.HasSuffix(shown, "/"+c.rule.Target) {
-			return fmt.Errorf("no actor matches %q; did you mean %s? %s", c.rule.Target, shown, list)
+			meant = cmp.Or(meant, shown)
+		}
+		similar[shown] = shown
+		if similar[a.Path.Name()] == "" {
+			similar[a.Path.Name()] = shown
+		}
+		if a.Pod == "" || a.Path.Parent() != messages.Pods {
+			continue
+		}
+		_, name, _ := strings.Cut(a.Pod, "/")
+		for _, pod := range []string{a.Pod, name, a.Manifest} {
+			if pod == c.rule.Target { // a pod goes before a container of this name
+				return fmt.Errorf("no actor matches %q; did you mean pods/%s? %s", c.rule.Target, pod, list)
+			}
+			similar[pod], similar["pods/"+pod] = "pods/"+pod, "pods/"+pod
 		}
 	}
-	if meant := configfile.Closest(c.rule.Target, paths); meant != "" {
+	delete(similar, "")
+	meant = cmp.Or(meant, similar[configfile.Closest(c.rule.Target, slices.Collect(maps.Keys(similar)))])
+	if meant != "" {
 		return fmt.Errorf("no actor matches %q; did you mean %s? %s", c.rule.Target, meant, list)
 	}
 	return fmt.Errorf("no actor matches %q %s", c.rule.Target, list)
@@ -277,7 +285,10 @@ func printDone(out io.Writer, s *chaos.Status, targets []api.ChaosTarget) {
 		if name == "" {
 			name = a.String()
 		}
-		fmt.Fprintf(out, "  %s %s\n", name, timesText(s.Actors[a]))
+		if len(s.Actors) > 1 {
+			name += " " + timesText(s.Actors[a])
+		}
+		fmt.Fprintf(out, "  %s\n", name)
 	}
 }
 

@@ -106,12 +106,29 @@ func Absent(pods []api.Pod, names ...Pod) error {
 	var parts []string
 	for _, n := range names {
 		part := fmt.Sprintf("there is no pod %s", n)
-		if similar := n.similar(pods); similar != "" {
-			part += "; did you mean " + similar + "?"
+		hint := n.hint()
+		if similar := n.similar(pods); similar != "" && hint == "" {
+			hint = "; did you mean " + similar + "?"
 		}
+		part += hint
 		parts = append(parts, part)
 	}
 	return errors.New(strings.Join(parts, "; ") + " (playlet pods lists them)")
+}
+
+// otherKinds are words that kubectl takes before the name of an object that has pods.
+var otherKinds = []string{"deployment", "deployments", "deploy", "daemonset", "daemonsets", "ds", "statefulset", "statefulsets",
+	"sts", "replicaset", "replicasets", "rs", "job", "jobs", "service", "services", "svc"}
+
+// hint returns the next step where an absent pod's name has the form of another object's.
+func (n Pod) hint() string {
+	switch {
+	case n.Namespace == "node" || n.Namespace == "nodes" || n.Namespace == "" && n.Name == "node":
+		return "; of the node itself, see playlet explain node"
+	case slices.Contains(otherKinds, n.Namespace):
+		return "; a node has pods alone: name one of those of " + n.Namespace + "/" + n.Name
+	}
+	return ""
 }
 
 // similar returns the NAMESPACE/NAME of the pod whose name is most like n, also in another namespace, or "".

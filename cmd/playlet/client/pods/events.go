@@ -35,10 +35,12 @@ const eventsExample = `  # Events of this node, the newest last
 // eventsCommand is one run of "playlet events".
 type eventsCommand struct {
 	podsCommand
-	table *cli.Table
-	seen  map[string]int32
-	about string   // the object of --for
-	types []string // lower-case; all when empty
+	table    *cli.Table
+	seen     map[string]int32
+	about    string // the object of --for
+	node     bool   // --for names a node: only events of nodes, of nodeName where it is not empty
+	nodeName string
+	types    []string // lower-case; all when empty
 }
 
 func newEventsCommand() *cobra.Command {
@@ -48,7 +50,7 @@ func newEventsCommand() *cobra.Command {
 		Use: "events [POD...]", Aliases: []string{"event", "ev"}, Short: "List recent events of this node or of pods",
 		Long: eventsLong, Example: eventsExample,
 		Args: func(cmd *cobra.Command, args []string) error {
-			about, err := podOf(c.about)
+			about, err := c.object()
 			if err != nil {
 				return err
 			}
@@ -62,7 +64,7 @@ func newEventsCommand() *cobra.Command {
 	}
 	c.set.AddNames(cmd, &c.Socket)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Follow new events until Ctrl-C")
-	cmd.Flags().StringVar(&c.about, "for", "", "Print only the events of this `pod`, such as pod/web")
+	cmd.Flags().StringVar(&c.about, "for", "", "Print only the events of this `object`, such as pod/web or node/NAME")
 	cmd.Flags().StringSliceVar(&c.types, "types", nil, "Print only events of these `types`: Normal, Warning")
 	cmd.Flags().StringVar(&c.sortBy, "sort-by", "", "Sort by this `field`, such as .lastTimestamp or .count")
 	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Print the table without headings")
@@ -114,21 +116,28 @@ func (c *eventsCommand) unknown(ctx context.Context) error {
 func (c *eventsCommand) chosen(all []v1.Event) []v1.Event {
 	return slices.DeleteFunc(all, func(e v1.Event) bool {
 		o := &e.InvolvedObject
+		if c.node {
+			return o.Kind != "Node" || c.nodeName != "" && o.Name != c.nodeName ||
+				len(c.types) > 0 && !slices.Contains(c.types, strings.ToLower(e.Type))
+		}
 		return !c.set.MayMean(e.Namespace, o.Name, e.Source.Host) || len(c.set.Names) > 0 && o.Kind != "Pod" ||
 			len(c.types) > 0 && !slices.Contains(c.types, strings.ToLower(e.Type))
 	})
 }
 
-// podOf is the argument that --for stands for.
-func podOf(about string) ([]string, error) {
-	kind, _, named := strings.Cut(about, "/")
-	switch {
-	case about == "":
+// object returns the argument that --for stands for; a node is none, and is recorded.
+func (c *eventsCommand) object() ([]string, error) {
+	kind, name, named := strings.Cut(c.about, "/")
+	switch kind = strings.ToLower(kind); {
+	case c.about == "":
 		return nil, nil
-	case !named || !slices.Contains([]string{"pod", "pods", "po"}, strings.ToLower(kind)):
-		return nil, fmt.Errorf("--for=%s: write it as pod/NAME; a node runs pods", about)
+	case slices.Contains([]string{"node", "nodes", "no"}, kind):
+		c.node, c.nodeName = true, name
+		return nil, nil
+	case !named || !slices.Contains([]string{"pod", "pods", "po"}, kind):
+		return nil, fmt.Errorf("--for=%s: write it as pod/NAME or node/NAME; a node runs pods", c.about)
 	}
-	return []string{strings.ToLower(kind) + strings.TrimPrefix(about, kind)}, nil
+	return []string{kind + "/" + name}, nil
 }
 
 // show prints events; one by one where they are no list.

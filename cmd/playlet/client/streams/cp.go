@@ -111,8 +111,9 @@ func (c *streamCommand) copyOut(ctx context.Context, pod *api.Pod, from, to stri
 		unpacked <- errors.Join(err, r.CloseWithError(err))
 	}()
 	err := c.tar(ctx, pod, nil, w, "tar", "cf", "-", "-C", dir, "./"+base)
+	stopped := ctx.Err() != nil  // unpack has failed first, or the user has interrupted
 	_ = w.CloseWithError(io.EOF) // a pipe's closing cannot fail
-	if failed := <-unpacked; failed != nil && (err == nil || ctx.Err() != nil) {
+	if failed := <-unpacked; failed != nil && (err == nil || stopped) {
 		return failed
 	}
 	return err
@@ -137,8 +138,9 @@ func (c *streamCommand) copyIn(ctx context.Context, pod *api.Pod, from, to strin
 		packed <- errors.Join(err, w.CloseWithError(err))
 	}()
 	err := c.tar(ctx, pod, r, io.Discard, "tar", "xmf", "-", "-C", to)
+	stopped := ctx.Err() != nil // pack has failed first, or the user has interrupted
 	_ = r.CloseWithError(errors.New("tar in the container has ended"))
-	if failed := <-packed; failed != nil && (err == nil || ctx.Err() != nil) {
+	if failed := <-packed; failed != nil && (err == nil || stopped) {
 		return failed
 	}
 	return err

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
@@ -92,6 +94,9 @@ func (c *forwarding) run(ctx context.Context, args []string) error {
 func (c *forwarding) forward(ctx context.Context, ports []string) ([]string, error) {
 	ctx, c.lost = context.WithCancel(ctx)
 	defer c.lost()
+	if err := c.free(ports); err != nil {
+		return ports, err
+	}
 	listening := make(chan struct{})
 	f, err := portforward.NewOnAddressesForStreamingWithContext(klog.NewContext(ctx, klog.New(c)), dialer{ctx, c},
 		c.addresses, ports, listening, c.Out, c)
@@ -117,6 +122,28 @@ func (c *forwarding) forward(ctx context.Context, ports []string) ([]string, err
 		return ports, failed
 	}
 	return ports, err
+}
+
+// free returns an error if another program listens on a local port at an address of localhost. The library would forward on the
+// other address alone, and clients of localhost would reach the other program.
+func (c *forwarding) free(ports []string) error {
+	if !slices.Contains(c.addresses, "localhost") {
+		return nil
+	}
+	for _, p := range ports {
+		local, _, _ := strings.Cut(p, ":")
+		for network, address := range map[string]string{"tcp4": "127.0.0.1", "tcp6": "::1"} {
+			l, err := net.Listen(network, net.JoinHostPort(address, local))
+			if err == nil {
+				err = l.Close()
+			}
+			if errors.Is(err, syscall.EADDRINUSE) {
+				_, _ = fmt.Fprintf(c, "Unable to listen on port %s: %v", local, err)
+				return c.failures()
+			}
+		}
+	}
+	return nil
 }
 
 // numbered replaces the names of ports by numbers, and rejects other text.

@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"net"
 	"strings"
 	"testing"
 
@@ -24,6 +25,27 @@ func TestNumberedPorts(t *testing.T) {
 		if want == "" && err == nil || want != "" && (err != nil || got[0] != want) {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
+	}
+}
+
+// A port that is taken at one address of localhost is an error, because clients of localhost may reach the other program.
+func TestPortForward_TakenOnOneAddress(t *testing.T) {
+	taken, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	want := "port " + port + " of this machine: another program listens there; choose another, or none (:REMOTE) for any that is free"
+	c := &forwarding{addresses: []string{"localhost"}}
+	if err := c.free([]string{"0:80", port + ":80"}); err == nil || err.Error() != want {
+		t.Errorf("taken: got %v, want %s", err, want)
+	}
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c = &forwarding{addresses: []string{"localhost"}}
+	if err := c.free([]string{"0:80", port + ":80"}); err != nil {
+		t.Errorf("free: got %v", err)
 	}
 }
 

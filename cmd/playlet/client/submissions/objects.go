@@ -55,7 +55,7 @@ func newObjectsCommand() *cobra.Command {
 		},
 	}
 	rmCmd.Flags().StringVarP(&rm.namespace, "namespace", "n", "default", "The objects' `namespace`")
-	rm.addDryRun(rmCmd)
+	rm.addDryRun(rmCmd, dryRunOfRemoval)
 	cmd.AddCommand(rm.Runs(rmCmd, rm.remove))
 	return c.Runs(cmd, c.list)
 }

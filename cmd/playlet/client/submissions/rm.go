@@ -1,6 +1,7 @@
 package submissions
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -63,7 +64,7 @@ func newRmCommand() *cobra.Command {
 	cmd.Flags().Int64Var(&c.grace, "grace-period", -1,
 		"Time in `seconds` that a pod has to stop; if negative, its own terminationGracePeriodSeconds")
 	cmd.MarkFlagsMutuallyExclusive("force", "grace-period")
-	c.addDryRun(cmd)
+	c.addDryRun(cmd, dryRunOfRemoval)
 	cmd.ValidArgsFunction = names.Completion(&c.Socket, c.submittedNames)
 	return c.Runs(cmd, func(ctx context.Context, _ []string) error {
 		if c.force {
@@ -74,10 +75,11 @@ func newRmCommand() *cobra.Command {
 	})
 }
 
+const dryRunOfRemoval = "Print the objects that would be removed, and remove nothing"
+
 // addDryRun adds --dry-run with kubectl's values.
-func (c *submitCommand) addDryRun(cmd *cobra.Command) {
-	cli.ChoiceFlag(cmd, &c.dryRun, "dry-run", "", "none",
-		"Print the objects that would be removed, and remove nothing: server, client, or none", "none", "server", "client")
+func (c *submitCommand) addDryRun(cmd *cobra.Command, does string) {
+	cli.ChoiceFlag(cmd, &c.dryRun, "dry-run", "", "none", does+": server, client, or none", "none", "server", "client")
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = "server"
 }
 
@@ -99,6 +101,9 @@ func (c *rmCommand) withdrawAll(ctx context.Context) error {
 		data, err := c.read(ctx, file)
 		if err != nil {
 			return err
+		}
+		if data = c.supported(data); len(bytes.TrimSpace(data)) == 0 {
+			continue
 		}
 		names, problems := submit.Names(shownName(file), data)
 		for _, p := range problems {

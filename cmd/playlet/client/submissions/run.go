@@ -59,7 +59,7 @@ type submitCommand struct {
 	files  []string
 	wait   bool
 	until  string // the condition of --wait: ready or completed
-	dryRun string // none or server
+	dryRun string // none, server or client; the agent is asked for both of the latter
 	diff   bool
 	// restarting means that containers end at the user's request.
 	restarting bool
@@ -85,8 +85,7 @@ func newRunCommand() *cobra.Command {
 	}
 	cli.ChoiceFlag(cmd, &c.until, "for", "", untilReady, "Condition that --wait waits for: ready or completed", untilReady,
 		untilCompleted)
-	cli.ChoiceFlag(cmd, &c.dryRun, "dry-run", "", "none", "server: the agent checks everything and changes nothing; or none",
-		"none", "server")
+	c.addDryRun(cmd, "The agent checks everything, and changes nothing")
 	cmd.Flags().BoolVar(&c.diff, "diff", false,
 		"Show the differences from the submitted pods, and change nothing; the exit code is 1 if there are any")
 	cmd.Flags().BoolVar(&c.skip, "skip-unsupported", false,

@@ -46,12 +46,7 @@ func (c *submitCommand) submit(ctx context.Context, file string) error {
 		return err
 	}
 	if c.skip {
-		var skipped []submit.Skipped
-		data, skipped = submit.WithoutUnsupported(data)
-		for _, s := range skipped {
-			c.Note(fmt.Sprintf("%s %s skipped: it is not something a node runs", s.Kind, cmp.Or(s.Name, "without a name")))
-		}
-		if len(bytes.TrimSpace(data)) == 0 {
+		if data = c.supported(data); len(bytes.TrimSpace(data)) == 0 {
 			return nil
 		}
 	}
@@ -59,7 +54,7 @@ func (c *submitCommand) submit(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	check := c.diff || c.dryRun == "server"
+	check := c.diff || c.dryRun != "none" && c.dryRun != ""
 	if len(parts) > 1 && !check { // all of a manifest is accepted, or nothing
 		if err := c.checkParts(ctx, file, parts); err != nil {
 			return err
@@ -72,6 +67,15 @@ func (c *submitCommand) submit(ctx context.Context, file string) error {
 		c.progressOf(file, "submitted", i, len(parts))
 	}
 	return nil
+}
+
+// supported omits the documents that a node does not run, with a line for each.
+func (c *submitCommand) supported(data []byte) []byte {
+	data, skipped := submit.WithoutUnsupported(data)
+	for _, s := range skipped {
+		c.Note(fmt.Sprintf("%s %s skipped: it is not something a node runs", s.Kind, cmp.Or(s.Name, "without a name")))
+	}
+	return data
 }
 
 // maxDocuments is how many documents are submitted at a time. Other commands have their turn in between.
