@@ -90,8 +90,8 @@ func (r Refusal) StatusMessage() string { return rejected + r.Message }
 // OfNode reports whether the refusal depends on the labels or taints of the API server's Node, or on a resource that only the
 // Node may have.
 func OfNode(r Refusal) bool {
-	name, short := strings.CutPrefix(r.Reason, ReasonOutOf)
-	return r.Reason == ReasonNodeAffinity || r.Reason == ReasonTaintToleration || short && Extended(v1.ResourceName(name))
+	short := r.Cause.Code == messages.CauseShortage && Extended(v1.ResourceName(r.Cause.Name))
+	return r.Reason == ReasonNodeAffinity || r.Reason == ReasonTaintToleration || short
 }
 
 // Shortage is the missing amount of a resource, in millicores for cpu, in bytes for memory and storage, else in pieces.
