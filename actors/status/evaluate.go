@@ -35,6 +35,7 @@ const (
 // written once, when it is ready. A write costs an API server far more than it costs the agent.
 //
 // In a burst, the wait grows with the number of such pods, up to burstDelay: the writers then serve pods that are ready or over.
+// It stays for burstDelay after the number has fallen, or the second half of a burst would be written shortly before its end.
 const stepDelay, burstDelay = time.Second, 10 * time.Second
 
 // job is one write. Immutable.
@@ -49,7 +50,7 @@ type job struct {
 	mirror          *v1.Pod       // to create
 	why             string        // the reason why a mirror pod is deleted
 	patience        time.Duration // the longest wait for the next step of a start or end; 0: none
-	step            bool          // an init container has ended: patience counts from then
+	step            bool          // an init container has ended, or the sandbox of an ending pod: patience counts from then
 	foreign         bool          // another client deleted or changed the object
 	after           time.Time
 }
@@ -188,7 +189,9 @@ func (l *podWriter) patch(w *messages.PodStatusWanted, current *v1.Pod, now time
 	case w.Over:
 		j.class = ending
 	case current.DeletionTimestamp != nil && !isMirror(current) && !runs(to) && ready(to) != ready(j.from):
-		j.patience = stepDelay // the final status follows; until then, endpoints publish the pod as serving
+		// The final status follows the stop of the sandbox at once. If it does not, the pod becomes unready then, as with the
+		// kubelet: endpoints publish it as serving until this is written.
+		j.patience, j.step = burstDelay, !networked(to)
 	case ready(to) != ready(j.from):
 		j.class = readiness // of a deleted pod, too
 	case current.DeletionTimestamp != nil && !isMirror(current):
@@ -207,6 +210,13 @@ func (l *podWriter) patch(w *messages.PodStatusWanted, current *v1.Pod, now time
 func runs(s *v1.PodStatus) bool {
 	return slices.ContainsFunc(slices.Concat(s.InitContainerStatuses, s.ContainerStatuses), func(c v1.ContainerStatus) bool {
 		return c.State.Running != nil
+	})
+}
+
+// networked reports whether the pod's sandbox is ready.
+func networked(s *v1.PodStatus) bool {
+	return slices.ContainsFunc(s.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.PodReadyToStartContainers && c.Status == v1.ConditionTrue
 	})
 }
 
@@ -259,7 +269,9 @@ func (b *machine) take(now time.Time) (jobs []*job, again time.Time) {
 			waiting++
 		}
 	}
-	b.stepDelay = lullOf(waiting)
+	if wait := lullOf(waiting); wait >= b.stepDelay || !now.Before(b.burstUntil) {
+		b.stepDelay, b.burstUntil = wait, now.Add(burstDelay)
+	}
 	for b.busy < b.server.width(now) {
 		var best *podWriter
 		aged := (b.taken+1)%agedTurn == 0
@@ -288,6 +300,9 @@ func (b *machine) again(now time.Time) time.Time {
 	var out time.Time
 	for l := range b.todo {
 		at := b.starts(l)
+		if b.stepDelay > stepDelay && l.next.patience > stepDelay && at.After(b.burstUntil) {
+			at = b.burstUntil // the waits may be shorter then
+		}
 		if b.server.until.After(at) {
 			at = b.server.until
 		}

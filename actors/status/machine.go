@@ -36,6 +36,7 @@ type machine struct {
 	// failures. Both are subsets, so that the cost of a message is proportional to the change.
 	pendingChanges, troubled map[*podWriter]bool
 	stepDelay                time.Duration // the wait of changes of starts and ends
+	burstUntil               time.Time     // stepDelay is not shortened before
 	busy                     int
 	taken                    int // writes started so far
 	server                   serverState

@@ -127,6 +127,45 @@ func TestStepsOfManyStarts(t *testing.T) {
 	}
 }
 
+// The wait stays for burstDelay after most pods of a burst are ready, and falls then.
+func TestStepsOfManyStarts_EndOfBurst(t *testing.T) {
+	const pods = 40
+	m := newModel()
+	b := newMachine("node", func() float64 { return 1 })
+	for i := range pods {
+		m.put(object(fmt.Sprintf("p%02d", i), fmt.Sprintf("u%02d", i)))
+	}
+	list := m.list()
+	b.observe(messages.APIPodsObserved{Pods: list, At: noon})
+	pending := statusOf(false, 0)
+	pending.Phase, pending.ContainerStatuses = v1.PodPending, []v1.ContainerStatus{waiting("main")}
+	for _, p := range list[1:] {
+		b.setDesired(desired(p, pending))
+	}
+	none(t, b, noon)
+	for _, p := range list[1 : pods-1] {
+		b.setDesired(desired(p, nil))
+	}
+	late := noon.Add(lullOf(pods-1) - 1)
+	b.setDesired(desired(list[0], pending))
+	none(t, b, late)
+	if j := only(t, b, noon.Add(lullOf(pods-1))); j.name != list[pods-1].Name {
+		t.Errorf("got a write of %s, want the oldest pod of the burst", j.name)
+	}
+	if jobs, again := b.take(late.Add(2 * stepDelay)); len(jobs) > 0 || !again.Equal(late.Add(lullOf(pods-1))) {
+		t.Errorf("got %d writes and the next at %v, want none before %v", len(jobs), again, late.Add(lullOf(pods-1)))
+	}
+	b.setDesired(desired(list[0], nil))
+	none(t, b, noon.Add(burstDelay-1))
+	b.setDesired(desired(list[0], pending))
+	if jobs, again := b.take(noon.Add(burstDelay - 1)); len(jobs) > 0 || !again.Equal(noon.Add(burstDelay)) {
+		t.Errorf("got %d writes and the next at %v, want the end of the burst, %v", len(jobs), again, noon.Add(burstDelay))
+	}
+	if jobs, again := b.take(noon.Add(burstDelay)); len(jobs) > 0 || !again.Equal(noon.Add(burstDelay-1+stepDelay)) {
+		t.Errorf("got %d writes and the next at %v, want a wait of %v", len(jobs), again, stepDelay)
+	}
+}
+
 // In a burst, the end of an init container waits for the next container's start, and for no more. A pod whose next container
 // starts at once has one write.
 func TestStepsOfInitContainers(t *testing.T) {
@@ -201,6 +240,38 @@ func TestStepsOfAnEnd(t *testing.T) {
 	b.setDesired(w)
 	if j := only(t, b, noon); j.class != ending || j.to.Phase != v1.PodFailed {
 		t.Errorf("got %+v, want the final status", j)
+	}
+}
+
+// A deleted pod whose containers have ended is written as unready a second after its sandbox was stopped, in a burst too.
+func TestStepsOfManyEnds(t *testing.T) {
+	const pods = 40
+	m := newModel()
+	b := newMachine("node", func() float64 { return 1 })
+	for i := range pods {
+		p := object(fmt.Sprintf("p%02d", i), fmt.Sprintf("u%02d", i))
+		p.Status = *merge(p, statusOf(true, 0), noon)
+		p.DeletionTimestamp, p.Finalizers = new(at(0)), []string{"example.com/hold"}
+		m.put(p)
+	}
+	list := m.list()
+	b.observe(messages.APIPodsObserved{Pods: list, At: noon})
+	ended := func(network v1.ConditionStatus) *v1.PodStatus {
+		s := statusOf(false, 0)
+		s.ContainerStatuses = []v1.ContainerStatus{exited("main", 143)}
+		s.Conditions = append(s.Conditions, v1.PodCondition{Type: v1.PodReadyToStartContainers, Status: network})
+		return s
+	}
+	for _, p := range list {
+		b.setDesired(desired(p, ended(v1.ConditionTrue)))
+	}
+	none(t, b, noon.Add(stepDelay))
+	b.setDesired(desired(list[3], ended(v1.ConditionFalse)))
+	stopped := noon.Add(2 * stepDelay)
+	none(t, b, stopped)
+	none(t, b, stopped.Add(stepDelay-1))
+	if j := only(t, b, stopped.Add(stepDelay)); j.name != list[3].Name || ready(j.to) {
+		t.Errorf("got a write of %s, want the pod without a sandbox as unready", j.name)
 	}
 }
 

@@ -7,7 +7,8 @@
 //
 // The difference between desired and observed status is one strategic merge patch that carries the UID. Eight writers work in
 // parallel: deletions first, then changes of readiness, then the oldest. One write in ten is the one that waits longest. A
-// change of a pod that is still pending, or deleted and not over, waits a second for the next one, and longer in a burst.
+// change of a pod that is still pending, or deleted and not over, waits a second for the next one, and longer in a burst. A pod
+// that ends is written as unready no later than a second after its sandbox was stopped.
 // After a conflict or 404 with another UID the pod is dropped. Other failures are retried with back-off. A pod is deleted
 // after its final status was written, with the UID as precondition and zero grace.
 //
