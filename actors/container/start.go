@@ -86,6 +86,9 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 	runs, ended := fact.State == messages.ContainerRunning, fact.State == messages.ContainerExited
 	done.fact, done.hook = &fact, runs && postStart(w.Container) != nil
 	done.started = runs || ended && !fact.StartedAt.IsZero()
+	if done.started {
+		h.Started.AddContainer(string(w.Pod.UID), fact)
+	}
 	switch {
 	case !done.started && startErr != nil:
 		return failed(messages.CauseOf(startErr))

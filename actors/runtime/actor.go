@@ -4,7 +4,7 @@
 // things trigger a reading: a pod's request (ReadPod), an event of the CRI that hints at one pod, and the audit. The audit lists
 // everything and finds pods that differ from their last reported facts. If the runtime has events, the audit is slow and only
 // repairs missed ones; otherwise it runs every second. Each pod has one reading at a time, and facts that cannot have changed
-// are not read again.
+// are not read again; the facts that the pod's own actors read at a start count as read (facts.Started).
 //
 // It also collects garbage: dead containers and sandboxes beyond the configured limits, and log folders of pods that are gone.
 // It never touches objects that no kubelet made.
@@ -13,6 +13,7 @@ package runtime
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -242,6 +243,9 @@ func (a *actor) pump(ctx supervisors.Context) {
 			if from == nil && len(a.opts.Operations.InFlight(cri.StartPrefix(uid))) > 0 {
 				return readDone{uid: uid, busy: true}
 			}
+			started := a.opts.Started.Take(uid)
+			was.Sandboxes = slices.Concat(started.Sandboxes, was.Sandboxes)
+			was.Containers = slices.Concat(started.Containers, was.Containers)
 			read, err := readPod(ctx, a.opts.CRI, uid, readAt, from, was)
 			return readDone{uid: uid, read: read, err: err}
 		}})

@@ -175,6 +175,9 @@ func (a *actor) auditEnded(ctx supervisors.Context, m auditResult) {
 		a.dropRecords(ctx, m)
 	}
 	a.comparePods(ctx, m, all)
+	if m.only == nil {
+		a.opts.Started.Keep(func(uid string) bool { return m.pods[uid] != nil || m.starting[uid] })
+	}
 	if len(m.starting) > 0 && !a.audit.split { // as after any start
 		a.auditAfter(ctx, a.opts.StartedPeriod)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/playlet-dev/playlet/cni"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
@@ -34,6 +35,8 @@ type Options struct {
 	// Operations is the process's table. Operations that make or start objects of a pod have keys with the prefix
 	// "<uid>/start/"; removals by the collector have "<uid>/remove/<id>".
 	Operations *cri.Operations
+	// Started has the facts that starts have read; nil: none.
+	Started *facts.Started
 	// Events is the process's subscription; nil: no events are used.
 	Events *Events
 	// State receives the actor's published state; nil: nothing is published.

@@ -7,6 +7,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -120,4 +121,45 @@ func TestAStartIsAnEvent(t *testing.T) {
 	if b, ok := e.take(t.Context()); ok {
 		t.Errorf("%+v", b)
 	}
+}
+
+// The facts that a start has read are not read again, unless the lists contradict them.
+func TestReadPod_FactsOfStarts(t *testing.T) {
+	f, started := newFake(), &facts.Started{}
+	r := settledRig(t, f, func(o *Options) { o.Started = started })
+	f.pod("u", "a0r", "b0r")
+	add := func(id string, state messages.ContainerState) {
+		started.AddContainer("u", messages.ContainerFact{ID: id, Name: id[len("u/s0/") : len(id)-1], State: state})
+	}
+	started.AddSandbox("u", messages.SandboxFact{ID: "u/s0", Ready: true, IPs: []string{"10.9.9.9"}})
+	add("u/s0/a0", messages.ContainerRunning)
+	add("u/s0/b0", messages.ContainerRunning)
+	started.AddSandbox("gone", messages.SandboxFact{ID: "x"})
+	f.set("u/s0/b0", exitedState, 3)
+	r.Send(messages.PodAddress("u"), messages.ReadPod{UID: "u"})
+	r.work()
+	r.expect("calls", f.took(), "sandboxes:u containers:u container:u/s0/b0")
+	r.expect("told", r.sent(), "u[10.9.9.9,b0=exited3,a0=running]")
+	if left := started.Take("u"); len(left.Sandboxes)+len(left.Containers) > 0 {
+		t.Errorf("%+v is still there after the reading", left)
+	}
+
+	r.Advance(time.Minute)
+	r.work()
+	if left := started.Take("gone"); len(left.Sandboxes) > 0 {
+		t.Errorf("%+v is still there after an audit without the pod", left)
+	}
+}
+
+// A fact of a sandbox without addresses, or of one that the lists show as stopped, does not count.
+func TestReadPod_UnfinishedSandbox(t *testing.T) {
+	f, started := newFake(), &facts.Started{}
+	r := settledRig(t, f, func(o *Options) { o.Started = started })
+	f.pod("u", "a0r")
+	started.AddSandbox("u", messages.SandboxFact{ID: "u/s0", Ready: true})
+	started.AddContainer("u", messages.ContainerFact{ID: "u/s0/a0", Name: "a", State: messages.ContainerRunning})
+	r.Send(messages.PodAddress("u"), messages.ReadPod{UID: "u"})
+	r.work()
+	r.expect("calls", f.took(), "sandboxes:u containers:u sandbox:u/s0")
+	r.expect("told", r.sent(), "u[10.0.0.1,a0=running]")
 }

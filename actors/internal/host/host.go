@@ -22,6 +22,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/topology"
 	"github.com/playlet-dev/playlet/actors/internal/userns"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
@@ -30,6 +31,8 @@ type Host struct {
 	CRI  *cri.Client
 	Ops  *cri.Operations
 	Node translate.NodeFacts
+	// Started gets the facts that starts have read, for the runtime's actor; nil: it reads them again.
+	Started *facts.Started
 	// DNS lacks the node's own configuration and its addresses, which are read for each sandbox: they come and change with the
 	// network.
 	DNS translate.DNSFacts

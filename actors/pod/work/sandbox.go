@@ -106,7 +106,11 @@ func (e StartSandbox) make(ctx context.Context, h *host.Host) (messages.SandboxF
 		}
 		id = found
 	}
-	return sandboxFact(ctx, h, id)
+	fact, err := sandboxFact(ctx, h, id)
+	if err == nil {
+		h.Started.AddSandbox(string(e.Pod.UID), fact)
+	}
+	return fact, err
 }
 
 // classTimeout is how long a sandbox waits for RuntimeClasses that have not been read yet, before it fails with an error.

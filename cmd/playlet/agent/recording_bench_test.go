@@ -44,7 +44,7 @@ func BenchmarkRecording(b *testing.B) {
 		slices.Sort(with)
 		slices.Sort(differences)
 		perStart := with[len(with)/2]
-		recorded := max(costOf(b, facts)-costOf(b, func(i int) any { return routine{facts(i).(messages.ContainerReported)} }), 0)
+		recorded := max(costOf(b, podFacts)-costOf(b, func(i int) any { return routine{podFacts(i).(messages.ContainerReported)} }), 0)
 		b.ReportMetric(recorded, "ns/entry")
 		b.ReportMetric(entries, "entries/start")
 		b.ReportMetric(perStart/1e6, "cpu-ms/start")
@@ -87,7 +87,7 @@ type routine struct{ messages.ContainerReported }
 func (routine) Routine() {}
 
 // facts are messages of a hundred pods in turn.
-func facts(i int) any {
+func podFacts(i int) any {
 	return messages.ContainerReported{UID: fmt.Sprintf("%036d", i%100), Name: "container", Stage: "running",
 		Fact: &messages.ContainerFact{Name: "container", Reason: "Completed"}}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/playlet-dev/playlet/cni"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
@@ -32,6 +33,7 @@ type containerRuntime struct {
 	client    *cri.Client
 	streams   *runtime.Events
 	state     *runtime.State
+	started   *facts.Started
 	providers *provider.Providers // of the credentials that it pulls with; nil where there are none
 }
 
@@ -52,7 +54,8 @@ func dialRuntime(node *config.Node, o *observatory, providers *provider.Provider
 		return nil, err
 	}
 	return &containerRuntime{
-		client: client, streams: runtime.NewEvents(client, log), state: &runtime.State{}, providers: providers,
+		client: client, streams: runtime.NewEvents(client, log), state: &runtime.State{}, started: &facts.Started{},
+		providers: providers,
 	}, nil
 }
 
@@ -60,7 +63,7 @@ func dialRuntime(node *config.Node, o *observatory, providers *provider.Provider
 func wireRuntime(node *config.Node, r *containerRuntime, ops *cri.Operations) supervisors.Constructor {
 	k := node.Kubelet
 	return runtime.New(runtime.Options{
-		CRI: r.client, Operations: ops, Events: r.streams, State: r.state, Endpoint: k.ContainerRuntimeEndpoint,
+		CRI: r.client, Operations: ops, Started: r.started, Events: r.streams, State: r.state, Endpoint: k.ContainerRuntimeEndpoint,
 		NodeName: nameInCluster(node), Registered: !node.Standalone(), PodCIDR: k.PodCIDR, PodLogsDir: k.PodLogsDir,
 		Foreign: r.client.ForeignPod,
 		Collect: &runtime.Policy{
