@@ -496,6 +496,7 @@ func TestAdmission_RereadsNode(t *testing.T) {
 	gpus.Status.Allocatable = v1.ResourceList{"example.com/gpu": resource.MustParse("1")}
 	tainted := thisObject(nil)
 	tainted.Spec.Taints = []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoExecute}}
+	last := uint64(0)
 	for name, c := range map[string]struct {
 		before, after *v1.Node
 		change        func(*v1.PodSpec)
@@ -521,9 +522,10 @@ func TestAdmission_RereadsNode(t *testing.T) {
 		c.change(&p.Spec)
 		wants(n.Kit, messages.APIServer, p)
 		asked := sent[messages.GetNode](n.Kit)
-		if why := n.waits("a"); why != held || len(asked) != 1 || asked[0].Read == 0 {
-			t.Fatalf("%s: waits for %q, asked %v", name, why, asked)
+		if why := n.waits("a"); why != held || len(asked) != 1 || asked[0].Read <= last {
+			t.Fatalf("%s: waits for %q, asked %v after %d by an earlier actor", name, why, asked, last)
 		}
+		last = asked[0].Read // registration has it, and answers no smaller one
 		n.Send(messages.Registration, messages.NodeObserved{Node: c.before}) // not read for this question
 		n.Advance(askEvery)
 		if again := sent[messages.GetNode](n.Kit); n.waits("a") != held || len(again) == 0 || again[0] != asked[0] {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -63,6 +64,9 @@ func (o *nodeState) observe(m messages.NodeObserved) bool {
 	return !same
 }
 
+// rereads numbers the requests of this process: registration keeps the latest, and may outlive the actor.
+var rereads atomic.Uint64
+
 // rereading is a pod's wait for the Node to be read anew.
 type rereading struct {
 	asked uint64 // the number of the request; 0: none was sent
@@ -78,7 +82,7 @@ func (a *actor) mustReread(ctx supervisors.Context, e *entry, r admission.Refusa
 	}
 	d := &e.rereading
 	if d.asked == 0 {
-		a.node.asked++
+		a.node.asked = rereads.Add(1)
 		*d = rereading{asked: a.node.asked, until: ctx.Now().Add(nodeWait)}
 		a.node.readUntil = d.until
 		a.askNode(ctx)

@@ -13,6 +13,7 @@ import (
 	"github.com/godbus/dbus/v5"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
+	"github.com/playlet-dev/playlet/config/systemd"
 )
 
 const (
@@ -29,7 +30,7 @@ const (
 // dropIns are the files that raise the limit of delays, in the order of the tries. The first is the kubelet's, which it replaces
 // where either raises the limit. The last name among all files counts (logind.conf.d(5)): unattended-upgrades of Debian has one
 // behind the kubelet's, with 30 s (kubernetes/kubernetes#102818).
-var dropIns = []string{"99-kubelet.conf", "zz-playlet.conf"}
+var dropIns = []string{"99-kubelet.conf", filepath.Base(systemd.LogindPath)}
 
 // ShortDelay is the error of an inhibitor that delays a shutdown, but not for as long as pods may need.
 type ShortDelay struct{ error }

@@ -18,6 +18,9 @@ const ConfigPath = "/etc/playlet/config.yaml"
 // KubeletUnit is the name of the kubelet's service. kubeadm starts and stops it.
 const KubeletUnit = "kubelet.service"
 
+// LogindPath is the file by which the agent raises logind's limit of delays where the kubelet's own does not count.
+const LogindPath = "/etc/systemd/logind.conf.d/zz-playlet.conf"
+
 // TakeoverPath is the drop-in with which the kubelet's service runs this program.
 const TakeoverPath = "/etc/systemd/system/kubelet.service.d/90-playlet.conf"
 

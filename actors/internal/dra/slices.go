@@ -5,10 +5,10 @@ import (
 	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
-	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
@@ -47,7 +47,7 @@ func (m *Manager) wipe(ctx context.Context, driver string, delay time.Duration) 
 		guard.GoOn(ctx, m.log, "deleting ResourceSlices", func(ctx context.Context) {
 			for tries := 0; pause(ctx, delay); {
 				err := m.deleteSlices(ctx, driver)
-				if err == nil || apiclient.Absent(err) || ctx.Err() != nil {
+				if err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil { // or the API server has no such resource
 					return
 				}
 				tries++

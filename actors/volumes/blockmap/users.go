@@ -18,9 +18,6 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
-// FileSystemOn begins the name of a user of a device that is its file system, before the path of the mount.
-const FileSystemOn = "the file system on "
-
 // Users lists the users of a device: file systems on it, devices over it (a volume group, a loop device), and processes that
 // have it open, except those that are given. The client of a network block device serves the device and is no user of it. Users
 // of a device that is gone are none. The owner has the calls to the device, which may hang.
@@ -30,7 +27,7 @@ func (d Device) Users(ctx context.Context, owner safepath.Owner, except ...int) 
 	}
 	_, err = mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
 		if m.Major == int(d.Major) && m.Minor == int(d.Minor) {
-			users = append(users, FileSystemOn+m.Mountpoint)
+			users = append(users, "the file system on "+m.Mountpoint)
 		}
 		return true, false
 	})

@@ -38,9 +38,14 @@ func (e tokenError) Unwrap() error { return e.error }
 // retry for a volume whose token is not available.
 func (p Folder) mayPass(v *v1.Volume, err error) bool {
 	if _, token := errors.AsType[tokenError](err); token {
+		if IsNormalWait(err) { // it has the time of its retry
+			return true
+		}
 		p.Node.Log.Warn("a volume's token or certificate cannot be renewed; the old one stays", "pod", p.Pod.UID,
 			"volume", v.Name, "error", err)
-		p.RenewAt(time.Now().Add(RenewRetry))
+		if !IsPermanent(err) {
+			p.RenewAt(time.Now().Add(RenewRetry))
+		}
 		return true
 	}
 	if errors.Is(err, objectset.ErrUncertain) {

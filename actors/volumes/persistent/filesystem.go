@@ -1,6 +1,7 @@
 package persistent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +98,7 @@ func (s *Storage) mountDevice(ctx context.Context, owner safepath.Owner, root *s
 		return err
 	}
 	disk := mount.NewSafeFormatAndMount(mount.NewWithoutSystemd(""), utilexec.New())
-	kind, options := ptr.Deref(pv.Spec.Local.FSType, "ext4"), pv.Spec.MountOptions
+	kind, options := cmp.Or(ptr.Deref(pv.Spec.Local.FSType, ""), "ext4"), pv.Spec.MountOptions
 	format, err := disk.GetDiskFormat(path)
 	switch {
 	case err != nil:
@@ -109,21 +110,16 @@ func (s *Storage) mountDevice(ctx context.Context, owner safepath.Owner, root *s
 		s.Log.Info("formatting an empty device of a local volume", "volume", pv.Name, "device", path, "as", kind)
 	case strings.Contains(format, " "): // no file system
 		return fmt.Errorf("device %s has %s: it is not formatted", path, format)
-	case len(users) > 0 && !slices.ContainsFunc(users, isMount):
-		return fmt.Errorf("device %s is in use by %s", path, strings.Join(users, ", "))
 	case format != kind: // the kernel decides; no program touches it
 		if err := disk.Mount(path, at, kind, options); err != nil {
 			return fmt.Errorf("device %s has %s, not %s: %w", path, format, kind, err)
 		}
 		return nil
-	case len(users) > 0: // of which a mount is one: a check would damage it
+	case len(users) > 0: // a check would damage a file system that is mounted; the kernel refuses a device that others claim
 		return disk.Mount(path, at, kind, options)
 	}
 	return disk.FormatAndMount(path, at, kind, options)
 }
-
-// isMount reports whether a user of a device is its file system, mounted elsewhere.
-func isMount(user string) bool { return strings.HasPrefix(user, blockmap.FileSystemOn) }
 
 // isOn reports whether a mount is of the file system on a device. Some file systems have a number of their own (btrfs).
 func isOn(m *mountinfo.Info, device blockmap.Device) bool {
@@ -198,7 +194,7 @@ func (s *Storage) isBound(name string) (bool, error) {
 	if err != nil || len(own) == 0 {
 		return false, err
 	}
-	place := filepath.Join("plugins", localName, "mounts", name)
+	place := filepath.Join("plugins", localName, "mounts") // also those of other PersistentVolumes of the device
 	others, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
 		is := !isAt(m, place) && slices.ContainsFunc(own, func(o *mountinfo.Info) bool { return m.Major == o.Major && m.Minor == o.Minor })
 		return !is, is
@@ -207,7 +203,7 @@ func (s *Storage) isBound(name string) (bool, error) {
 }
 
 // unmountFileSystem unmounts the file system of a local volume if no pod has it, and removes its empty folder.
-func (s *Storage) unmountFileSystem(name string) error {
+func (s *Storage) unmountFileSystem(ctx context.Context, name string) error {
 	if err := safepath.CheckElement(name); err != nil {
 		return err
 	}
@@ -227,7 +223,7 @@ func (s *Storage) unmountFileSystem(name string) error {
 		if !is {
 			return root.RemoveEmpty(name)
 		}
-		if err := root.Unmount(name); err != nil {
+		if err := root.UnmountApart(ctx, name, false); err != nil {
 			return err
 		}
 		s.Log.Info("unmounted the file system of a local volume", "volume", name)

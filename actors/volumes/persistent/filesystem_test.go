@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -151,5 +152,36 @@ func TestLocalDevice_StaysInUse(t *testing.T) {
 	sweep()
 	if exists(t, place) {
 		t.Error("it is mounted without a user")
+	}
+}
+
+// A device that another process has open is mounted, as in the kubelet: the kernel refuses those that others claim. Two
+// PersistentVolumes of one device do not keep each other mounted.
+func TestLocalDevice_OpenAndShared(t *testing.T) {
+	device, _ := volumestest.LoopDevice(t)
+	out, err := exec.Command("mkfs.ext4", "-F", "-q", device).CombinedOutput()
+	if err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	reader := exec.Command("sleep", "1000000")
+	reader.Stdin, err = os.Open(device)
+	must(t, err)
+	must(t, reader.Start())
+	defer func() { _ = reader.Process.Kill(); _ = reader.Wait(); _ = reader.Stdin.(*os.File).Close() }()
+	source := v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: device, FSType: new("")}}
+	n := storageNode(t, append(bound("disk", source), bound("other", source)...)...)
+	for uid, claim := range map[string]string{"a": "disk", "b": "other"} {
+		got := n.Tell(uid, messages.MountVolumes{UID: uid, Pod: volumestest.APIPodWith(uid, claimVolume("data", claim))})
+		if _, is := got[len(got)-1].(messages.VolumesMounted); !is {
+			t.Fatalf("claim %s: got %+v", claim, got)
+		}
+	}
+	for _, uid := range []string{"a", "b"} {
+		n.Tell(uid, messages.UnmountVolumes{UID: uid, Remove: true})
+	}
+	n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: map[string]bool{}})
+	n.Answers("")
+	if left, err := filepath.Glob(filepath.Join(n.RootDir, "plugins/kubernetes.io/local-volume/mounts/*")); err != nil || len(left) > 0 {
+		t.Errorf("still mounted: %v, %v", left, err)
 	}
 }

@@ -141,7 +141,7 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 		return d.removeMap(volume, uid)
 	}
 	if name, is := strings.CutPrefix(key, fileSystems); is {
-		return d.unmountFileSystem(name)
+		return d.unmountFileSystem(ctx, name)
 	}
 	root, err := safepath.OpenRoot(d.csiFolder())
 	if err != nil {

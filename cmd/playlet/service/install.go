@@ -244,7 +244,7 @@ func (i *installer) uninstall(ctx context.Context) error {
 		}
 	}
 	installed := slices.ContainsFunc(paths, func(path string) bool { _, err := os.Lstat(i.path(path)); return err == nil })
-	for _, path := range paths {
+	for _, path := range append(paths, systemd.LogindPath) {
 		if err := i.remove(path); err != nil {
 			return err
 		}

@@ -250,11 +250,15 @@ func TestInstall_ReplacesTheKubeletWhenAsked(t *testing.T) {
 		t.Error("the standalone service is installed as well")
 	}
 	m.sent = nil
+	limit := filepath.Join(m.root, systemd.LogindPath)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(limit), 0o755), os.WriteFile(limit, []byte("[Login]\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	if err := m.uninstall(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(m.sent, "; "); got != "daemon-reload; try-restart kubelet.service; daemon-reload" ||
-		m.content(t, systemd.TakeoverPath)+m.content(t, m.binary) != "" {
+		m.content(t, systemd.TakeoverPath)+m.content(t, m.binary)+m.content(t, systemd.LogindPath) != "" {
 		t.Errorf("the node was given back with %q", got)
 	}
 }

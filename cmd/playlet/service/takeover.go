@@ -68,7 +68,7 @@ func (i *installer) takeOver(ctx context.Context) error {
 
 // giveBack has the kubelet's service run the kubelet.
 func (i *installer) giveBack(ctx context.Context, restart string) error {
-	if err := i.remove(systemd.TakeoverPath); err != nil {
+	if err := errors.Join(i.remove(systemd.TakeoverPath), i.remove(systemd.LogindPath)); err != nil {
 		return err
 	}
 	if _, err := os.Stat(i.path(systemdLives)); err != nil {
