@@ -14,8 +14,8 @@ import (
 	"github.com/playlet-dev/playlet/e2e/cluster"
 )
 
-// A local volume that is an empty block device is formatted. A pod's data is there for the next pod, also if the agent is killed in
-// between, and the device is free when the last pod is gone.
+// A local volume that is an empty block device is formatted. A pod's data is there for the next pod, also if the agent is
+// killed in between, and the device is free when the last pod is gone.
 func TestLocalDevice_FileSystem(t *testing.T) {
 	device, _ := loopDevice(t)
 	c := cluster.Shared(t)

@@ -525,7 +525,7 @@ func TestAdmission_RereadsNode(t *testing.T) {
 		if why := n.waits("a"); why != held || len(asked) != 1 || asked[0].Read <= last {
 			t.Fatalf("%s: waits for %q, asked %v after %d by an earlier actor", name, why, asked, last)
 		}
-		last = asked[0].Read // registration has it, and answers no smaller one
+		last = asked[0].Read                                                 // registration has it, and answers no smaller one
 		n.Send(messages.Registration, messages.NodeObserved{Node: c.before}) // not read for this question
 		n.Advance(askEvery)
 		if again := sent[messages.GetNode](n.Kit); n.waits("a") != held || len(again) == 0 || again[0] != asked[0] {

@@ -174,8 +174,8 @@ func TestPodsAreToldHowLongItWasAway(t *testing.T) {
 	}
 }
 
-// The order of handlers is the same whatever the runtime's: containerd's differs each time, and each change would be a write of the
-// Node (kubernetes/kubernetes#135358).
+// The order of handlers is the same whatever the runtime's: containerd's differs each time, and each change would be a write of
+// the Node (kubernetes/kubernetes#135358).
 func TestDescribe_OrderOfHandlers(t *testing.T) {
 	var got [2]Snapshot
 	for i, names := range [][]string{{"", "kata", "runc"}, {"runc", "", "kata"}} {

@@ -108,14 +108,15 @@ func described(c interface {
 	}, nil
 }
 
-// CutOff reports whether the container certainly never ran because its start was cancelled: the caller died, lost the connection or reached
-// its deadline. Runtimes then give up half-way and leave the container exited with StartError. That is no failure of the
-// container, and the attempt must be repeated. containerd reports the end of the context or, if it was waiting for the shim's
-// command, that the command was killed. That ends the message; the text before it may quote the container's command. A hook of
-// the runtime that times out looks the same. If containerd had created the task and was starting it, the program may have begun:
-// the attempt counts as run, so that a container with restartPolicy Never does not run twice.
+// CutOff reports whether the container certainly never ran because its start was cancelled: the caller died, lost the
+// connection or reached its deadline. Runtimes then give up half-way and leave the container exited with StartError. That is no
+// failure of the container, and the attempt must be repeated. containerd reports the end of the context or, if it was waiting
+// for the shim's command, that the command was killed. That ends the message; the text before it may quote the container's
+// command. A hook of the runtime that times out looks the same. If containerd had created the task and was starting it, the
+// program may have begun: the attempt counts as run, so that a container with restartPolicy Never does not run twice.
 func CutOff(f messages.ContainerFact) bool {
-	if f.State != messages.ContainerExited || !f.StartedAt.IsZero() || strings.HasPrefix(f.Message, "failed to start containerd task ") {
+	if f.State != messages.ContainerExited || !f.StartedAt.IsZero() ||
+		strings.HasPrefix(f.Message, "failed to start containerd task ") {
 		return false
 	}
 	message := strings.TrimSuffix(f.Message, ": unknown")

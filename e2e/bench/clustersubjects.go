@@ -31,7 +31,7 @@ func (b *clusterBench) subjects(t *owner) ([]*subject, error) {
 		if agent.Binary = of.path; of.name == "kubelet" { // or its cAdvisor knows no containers, which takes less of it
 			agent.Args = append(agent.Args, "--containerd="+b.stack.Socket())
 		}
-		agent.Config["maxPods"], agent.Config["containerLogMaxSize"] = 1000, "1Gi" // a log that is followed is not rotated
+		agent.Config["maxPods"], agent.Config["containerLogMaxSize"] = 1000, "1Gi"                          // a log that is followed is not rotated
 		agent.Config["clusterDNS"], agent.Config["clusterDomain"] = []string{"10.96.0.10"}, "cluster.local" // or each pod is warned
 		agent.Config["authentication"] = map[string]any{"x509": map[string]any{"clientCAFile": b.cluster.CAFile}}
 		if *evictions > 0 {

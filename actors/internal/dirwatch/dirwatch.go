@@ -293,12 +293,17 @@ func (w *Watch) note(wd int32, mask uint32, name string, c *Changes) {
 	}
 }
 
-// returned reports whether the event creates a name whose file was moved to another folder before. A move within the folder is
-// two events with one cookie; editors make backups so.
+// maxMoved limits the names that were moved to another folder and have not come back.
+const maxMoved = 1000
+
+// returned reports whether the event creates a name with a file that was moved to another folder before. A move within the
+// folder is two events with one cookie; editors make backups so.
 func (w *Watch) returned(at place, mask, cookie uint32) bool {
 	switch {
 	case mask&unix.IN_MOVED_FROM != 0:
-		w.moved[at] = cookie
+		if len(w.moved) < maxMoved { // one more is taken for an editor's
+			w.moved[at] = cookie
+		}
 		return false
 	case mask&unix.IN_MOVED_TO != 0:
 		maps.DeleteFunc(w.moved, func(from place, c uint32) bool { return from.wd == at.wd && c == cookie })

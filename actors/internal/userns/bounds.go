@@ -52,7 +52,7 @@ func Bounds(ctx context.Context, idsPerPod uint32) (Range, error) {
 	return boundsOf(users, groups, idsPerPod)
 }
 
-// rest returns all IDs but those of the first range, which are the host's own, and those of the last one: it has the ID 2^32-1,
+// rest returns all IDs except the first range, which is the host's own, and the last one: it has the ID 2^32-1,
 // which is none (user_namespaces(7)), and the kernel refuses to map it (kubernetes/kubernetes#141345).
 func rest(idsPerPod uint32) Range {
 	return Range{First: idsPerPod, Length: uint32(max(1<<32-2*int64(idsPerPod), 0))} //nolint:gosec // less than 2^32

@@ -237,7 +237,8 @@ func (f *finder) plugins() {
 	for _, m := range mounts {
 		below := strings.TrimPrefix(m.Mountpoint, path+"/")
 		plugin, inside, _ := strings.Cut(below, "/")
-		unused := !f.standalone && "kubernetes.io~"+plugin == localPlugin && strings.HasPrefix(inside, "mounts/") // by the next sweep
+		// The file systems of local volumes are unmounted by the next sweep after their last pod.
+		unused := !f.standalone && "kubernetes.io~"+plugin == localPlugin && strings.HasPrefix(inside, "mounts/")
 		if below != m.Mountpoint && plugin != "csi" && !unused && !strings.HasPrefix(inside, devices+"/") {
 			f.hold(messages.HeldPlugin, "", "kubernetes.io~"+plugin, filepath.Join(pluginsFolder, below))
 		}

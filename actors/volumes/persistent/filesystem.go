@@ -53,9 +53,11 @@ func (s *Storage) isHeld(pv string) bool {
 }
 
 // mountFileSystem mounts the file system on the block device of a local volume, unless it is mounted, and returns its folder. A
-// device without a file system is formatted, as in the kubelet. Checks and repairs of a large file system go on when ctx ends.
-// The caller holds the volume.
-func (s *Storage) mountFileSystem(ctx context.Context, owner safepath.Owner, pv *v1.PersistentVolume) (string, error) {
+// device without a file system is formatted, as in the kubelet. For a pod that only reads, it is neither formatted nor checked.
+// Checks and repairs of a large file system go on when ctx ends. The caller holds the volume.
+func (s *Storage) mountFileSystem(
+	ctx context.Context, owner safepath.Owner, pv *v1.PersistentVolume, readOnly bool,
+) (string, error) {
 	at := filepath.Join(s.fileSystemsFolder(), pv.Name)
 	err := s.alone(ctx, fileSystems+pv.Name, func(ctx context.Context) error {
 		if err := os.MkdirAll(s.fileSystemsFolder(), kinds.FolderMode); err != nil {
@@ -66,12 +68,14 @@ func (s *Storage) mountFileSystem(ctx context.Context, owner safepath.Owner, pv 
 			return err
 		}
 		defer root.Close() //nolint:errcheck // nothing is written through it
-		return s.mountDevice(ctx, owner, root, pv)
+		return s.mountDevice(ctx, owner, root, pv, readOnly)
 	})
 	return at, err
 }
 
-func (s *Storage) mountDevice(ctx context.Context, owner safepath.Owner, root *safepath.Root, pv *v1.PersistentVolume) error {
+func (s *Storage) mountDevice(
+	ctx context.Context, owner safepath.Owner, root *safepath.Root, pv *v1.PersistentVolume, readOnly bool,
+) error {
 	path, at := pv.Spec.Local.Path, filepath.Join(root.Path(), pv.Name)
 	device, err := blockmap.At(path)
 	if err != nil {
@@ -103,6 +107,8 @@ func (s *Storage) mountDevice(ctx context.Context, owner safepath.Owner, root *s
 	switch {
 	case err != nil:
 		return fmt.Errorf("device %s: its file system cannot be read: %w", path, err)
+	case format == "" && readOnly:
+		return fmt.Errorf("device %s has no file system, and is not formatted for a pod that mounts it read-only", path)
 	case format == "":
 		if err := mayFormat(path, kind, users); err != nil {
 			return err
@@ -115,10 +121,18 @@ func (s *Storage) mountDevice(ctx context.Context, owner safepath.Owner, root *s
 			return fmt.Errorf("device %s has %s, not %s: %w", path, format, kind, err)
 		}
 		return nil
-	case len(users) > 0: // a check would damage a file system that is mounted; the kernel refuses a device that others claim
+	case slices.ContainsFunc(users, isChecker):
+		return fmt.Errorf("device %s is in use by %s, which must end first", path, strings.Join(users, ", "))
+	case len(users) > 0 || readOnly: // a check would damage a mounted file system; the kernel refuses a device that others claim
 		return disk.Mount(path, at, kind, options)
 	}
 	return disk.FormatAndMount(path, at, kind, options)
+}
+
+// isChecker reports whether a user of a device is a program that writes its file system, e.g. of an earlier agent.
+func isChecker(user string) bool {
+	return strings.HasPrefix(user, "process ") && (strings.Contains(user, "fsck") || strings.Contains(user, "mkfs") ||
+		strings.Contains(user, "mke2fs"))
 }
 
 // isOn reports whether a mount is of the file system on a device. Some file systems have a number of their own (btrfs).
@@ -134,7 +148,8 @@ func isOn(m *mountinfo.Info, device blockmap.Device) bool {
 // cannot be read, or the program is missing.
 func mayFormat(path, kind string, users []string) error {
 	if len(users) > 0 {
-		return fmt.Errorf("device %s has no file system and is in use by %s: it is not formatted", path, strings.Join(users, ", "))
+		return fmt.Errorf("device %s has no file system and is in use by %s: it is not formatted", path,
+			strings.Join(users, ", "))
 	}
 	if err := isReadable(path); err != nil { // for blkid(8) it is an empty one
 		return fmt.Errorf("device %s cannot be read, so it is not formatted: %w", path, err)
@@ -196,7 +211,9 @@ func (s *Storage) isBound(name string) (bool, error) {
 	}
 	place := filepath.Join("plugins", localName, "mounts") // also those of other PersistentVolumes of the device
 	others, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
-		is := !isAt(m, place) && slices.ContainsFunc(own, func(o *mountinfo.Info) bool { return m.Major == o.Major && m.Minor == o.Minor })
+		is := !isAt(m, place) && slices.ContainsFunc(own, func(o *mountinfo.Info) bool {
+			return m.Major == o.Major && m.Minor == o.Minor
+		})
 		return !is, is
 	})
 	return len(others) > 0, err

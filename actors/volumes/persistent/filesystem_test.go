@@ -28,8 +28,8 @@ func fileSystemNode(t *testing.T, device, kind string) (n *node, place string) {
 
 func diskPod(uid string) *v1.Pod { return volumestest.APIPodWith(uid, claimVolume("data", "disk")) }
 
-// An empty device is formatted and mounted for all its pods, also by a new process. It is unmounted after its last pod. Later pods
-// have its data.
+// An empty device is formatted and mounted for all its pods, also by a new process. It is unmounted after its last pod. Later
+// pods have its data.
 func TestLocalDevice_FileSystem(t *testing.T) {
 	device, _ := volumestest.LoopDevice(t)
 	n, place := fileSystemNode(t, device, "")
@@ -70,7 +70,7 @@ func TestLocalDevice_FileSystem(t *testing.T) {
 	end("c")
 }
 
-// A device with anything on it is not formatted, nor is one that is in use or cannot be read. Its bytes stay as they are.
+// A device with anything on it is not formatted, nor is one that is in use or read-only. Its bytes stay as they are.
 func TestLocalDevice_IsNotFormatted(t *testing.T) {
 	partitions := make([]byte, 512)
 	copy(partitions[446:], []byte{0, 0, 2, 0, 0x83, 0, 0, 0, 1, 0, 0, 0, 0xff, 1, 0, 0})
@@ -81,10 +81,12 @@ func TestLocalDevice_IsNotFormatted(t *testing.T) {
 	for name, c := range map[string]struct {
 		content    []byte
 		kind, want string
+		reads      bool
 		use        func(t *testing.T, n *node, device, place string)
 	}{
 		"partitions":  {content: partitions, want: "probably partitions: it is not formatted"},
 		"swap":        {content: swap, want: "has swap, not ext4: mount failed"},
+		"read only":   {want: "not formatted for a pod that mounts it read-only", reads: true},
 		"other kind":  {kind: "nonesuch", want: "mkfs.nonesuch is not installed on this node"},
 		"under a map": {want: "in use by loop device", use: overDevice},
 		"data in the way": {want: "has data, and no device is mounted there", use: func(t *testing.T, _ *node, _, place string) {
@@ -104,7 +106,9 @@ func TestLocalDevice_IsNotFormatted(t *testing.T) {
 			if c.use != nil {
 				c.use(t, n, device, place)
 			}
-			got := fmt.Sprintf("%+v", n.Tell("a", messages.MountVolumes{UID: "a", Pod: diskPod("a")}))
+			pod := diskPod("a")
+			pod.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = c.reads
+			got := fmt.Sprintf("%+v", n.Tell("a", messages.MountVolumes{UID: "a", Pod: pod}))
 			if !strings.Contains(got, "VolumesFailed") && !strings.Contains(got, "FailedMount") || !strings.Contains(got, c.want) {
 				t.Errorf("got %s, want %q", got, c.want)
 			}

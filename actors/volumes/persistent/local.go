@@ -33,8 +33,8 @@ func (local) Mount(context.Context, kinds.Folder, *v1.Volume) (string, error) {
 	return "", kinds.Permanent("a local volume needs a claim")
 }
 
-// bindLocal binds the folder, or the file system on the device, unless it is bound. Its path is trusted: the administrator wrote it
-// into the PersistentVolume.
+// bindLocal binds the folder, or the file system on the device, unless it is bound. Its path is trusted: the administrator
+// wrote it into the PersistentVolume.
 func (s *Storage) bindLocal(
 	ctx context.Context, p kinds.Folder, volume string, pv *v1.PersistentVolume, readOnly bool,
 ) (string, error) {
@@ -48,7 +48,7 @@ func (s *Storage) bindLocal(
 	h := s.begin(p, volume, folder)
 	if !s.isMounted(p, volume) {
 		defer s.hold(pv.Name)()
-		if path, err = s.sourceOf(ctx, p, pv, path); err != nil {
+		if path, err = s.sourceOf(ctx, p, pv, path, readOnly); err != nil {
 			return "", fmt.Errorf("local.path of PersistentVolume %s: %w", pv.Name, err)
 		}
 		if err := warnOfGroup(ctx, p, folder, path, pv); err != nil {
@@ -68,12 +68,14 @@ func (s *Storage) bindLocal(
 }
 
 // sourceOf returns the folder to bind: the path of the volume, or the file system that is mounted from the device there.
-func (s *Storage) sourceOf(ctx context.Context, p kinds.Folder, pv *v1.PersistentVolume, path string) (string, error) {
+func (s *Storage) sourceOf(
+	ctx context.Context, p kinds.Folder, pv *v1.PersistentVolume, path string, readOnly bool,
+) (string, error) {
 	st, err := statFile(ctx, p, path)
 	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
 		return path, err
 	}
-	return s.mountFileSystem(ctx, ownerOf(p), pv)
+	return s.mountFileSystem(ctx, ownerOf(p), pv, readOnly)
 }
 
 // localPath returns the path of a local volume. It was written by the administrator, as the kubelet requires it.

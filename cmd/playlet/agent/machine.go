@@ -244,7 +244,8 @@ func newHost(node *config.Node, facts translate.NodeFacts, dns translate.DNSFact
 	k := node.Kubelet
 	facts.Pin = place.pin
 	return &pod.Host{
-		CRI: r.client, Ops: cri.NewOperations(), Started: r.started, Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
+		CRI: r.client, Ops: cri.NewOperations(), Started: r.started, Node: facts, DNS: dns,
+		RootDir: node.RootDir, NodeName: node.NodeName,
 		RequestTimeout: k.RuntimeRequestTimeout.Duration, ResolvConf: ptr.Deref(k.ResolverConfig, ""),
 		Allocatable: allocatable(node, m.reader.Last()), Abilities: abilities(r.state, k.CgroupDriver),
 		Absence: func() (time.Time, time.Duration) { s := r.state.Load(); return s.Answered, s.Away },

@@ -63,7 +63,8 @@ func dialRuntime(node *config.Node, o *observatory, providers *provider.Provider
 func wireRuntime(node *config.Node, r *containerRuntime, ops *cri.Operations) supervisors.Constructor {
 	k := node.Kubelet
 	return runtime.New(runtime.Options{
-		CRI: r.client, Operations: ops, Started: r.started, Events: r.streams, State: r.state, Endpoint: k.ContainerRuntimeEndpoint,
+		CRI: r.client, Operations: ops, Started: r.started, Events: r.streams, State: r.state,
+		Endpoint: k.ContainerRuntimeEndpoint,
 		NodeName: nameInCluster(node), Registered: !node.Standalone(), PodCIDR: k.PodCIDR, PodLogsDir: k.PodLogsDir,
 		Foreign: r.client.ForeignPod,
 		Collect: &runtime.Policy{
