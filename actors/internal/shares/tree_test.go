@@ -46,7 +46,7 @@ var limits = map[string]string{
 		actors/prober.maxSaves actors/runtime.maxRemovals actors/internal/linux/cgroups.heldAtOnce
 		actors/stats/cgroupmetrics.slotsAtOnce`,
 	"each pod, driver or object has its own": `
-		actors/ender:chan actors/internal/dra.maxReports actors/internal/plugin.receivedAtOnce actors/internal/plugin:NewLimiter
+		actors/ender:chan actors/internal/dirwatch.maxMoved actors/internal/dra.maxReports actors/internal/plugin.receivedAtOnce actors/internal/plugin:NewLimiter
 		actors/volumes/csi.maxTopology actors/eviction.maxUnmeasured actors/internal/explain.maxEvent actors/internal/explain.maxWords
 		actors/internal/metrics.maxPulls actors/shutdown:chan actors/stats.maxCarried actors/stats.walkFew actors/stats.walkLinks
 		actors/stats.walkPending actors/stats.walkPlaces actors/volumes.maxHeldError actors/volumes.volumesAtATime actors/volumes:chan
