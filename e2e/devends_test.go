@@ -170,7 +170,7 @@ func TestDevSaysWhatItLacks(t *testing.T) {
 		{"--dir=/proc/version", "playlet: /proc/version is not a folder\n"},
 		{"--dir=/" + strings.Repeat("x", 100), "playlet: the path /xxx"},
 		{"--nonsense", "playlet: unknown flag: --nonsense (playlet dev --help lists the flags)\n"},
-		{"nonsense", "playlet: unknown command \"nonsense\" (playlet dev --help lists the commands)\n"},
+		{"nonsense", "playlet: playlet dev takes no arguments, and \"nonsense\" is one (playlet dev --help)\n"},
 	} {
 		d := startDev(t, stack.Containerd2, c.args)
 		d.ends(0, 1)

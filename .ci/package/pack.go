@@ -100,6 +100,7 @@ remove | 0)
 	update-alternatives --remove kubelet /usr/bin/playlet ||
 		echo "playlet: /usr/bin/kubelet is still an alternative; run: update-alternatives --remove kubelet /usr/bin/playlet" >&2
 	if copied; then rm -f "$unit"; fi
+	rm -f ` + systemd.LogindPath + `
 	if taken; then
 		rm -f "$takeover"
 		if booted; then systemctl daemon-reload; systemctl --no-block try-restart kubelet.service; fi

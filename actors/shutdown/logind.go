@@ -58,7 +58,7 @@ type Logind struct {
 func NewLogind(groups []Group, conf string) *Logind { return &Logind{need: total(groups), conf: conf} }
 
 // Await implements Inhibitor. A lock that is held is kept whatever fails: logind may be waiting for it. Logind is then asked
-// again for as long as a shutdown takes. A ShortDelay is returned once.
+// again for as long as a shutdown takes. A ShortDelay is returned at once, and again at the end of ctx.
 func (l *Logind) Await(ctx context.Context, was bool) (bool, error) {
 	l.awaiting.Lock()
 	defer l.awaiting.Unlock()
@@ -88,6 +88,9 @@ func (l *Logind) Await(ctx context.Context, was bool) (bool, error) {
 				l.observe(s, ok)
 				until = time.Now().Add(l.need)
 			case <-ctx.Done():
+				if l.short != nil {
+					return was, ShortDelay{l.short}
+				}
 				return was, nil
 			}
 		case ctx.Err() != nil:

@@ -229,6 +229,11 @@ func TestWhatLogindLacksIsSaid(t *testing.T) {
 		if l.held() != 1 {
 			t.Error("a shutdown does not wait at all") // as with a kubelet
 		}
+		over, end := context.WithCancel(t.Context())
+		end()
+		if _, err := in.Await(over, false); err == nil {
+			t.Error("at the end of a wait the limit counts as high enough")
+		}
 		l.mu.Lock()
 		l.limit = 30_000_000 // the administrator has followed the advice
 		l.mu.Unlock()

@@ -104,6 +104,10 @@ func certificateFiles(ctx context.Context, p Folder, out map[string]file, volume
 	if !got.Again.IsZero() {
 		p.RenewAt(got.Again)
 	}
+	if err == nil && got.Trouble != nil {
+		p.Node.Log.Warn("the certificate of a pod could not be renewed; the old one stays", "pod", p.Pod.UID, "volume", volume,
+			"error", got.Trouble)
+	}
 	pending, waits := errors.AsType[podcert.PendingError](err)
 	_, refused := errors.AsType[podcert.RefusedError](err)
 	switch {

@@ -24,8 +24,9 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// fileSystems begins the keys of operations on the file systems of local volumes, before the name of the PersistentVolume.
-const fileSystems = "local-mounts/"
+// fileSystems begins the keys of operations on the file systems of local volumes, before the name of the PersistentVolume. No CSI
+// driver has such a name.
+const fileSystems = "_local-mounts/"
 
 // fileSystemsFolder is the folder with the file systems of local volumes that are block devices: one for each PersistentVolume,
 // mounted for all its pods. It is the kubelet's.

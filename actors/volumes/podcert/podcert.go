@@ -81,8 +81,9 @@ type Credentials struct{ Key, Chain []byte }
 // Answer is the result of Get. Events are to be recorded, also with an error.
 type Answer struct {
 	Credentials
-	Again  time.Time // when to call Get again; zero: never
-	Events []messages.RecordEvent
+	Trouble error     // of a renewal; the credentials are the old ones
+	Again   time.Time // when to call Get again; zero: never
+	Events  []messages.RecordEvent
 }
 
 // PendingError reports that a signer has not issued the certificate yet. Late is set after a minute.
@@ -104,6 +105,7 @@ func (e RefusedError) Unwrap() error { return e.error }
 type certificate struct {
 	signer           string
 	issued           *issued  // nil: not yet
+	pair             *pair    // of the next request; nil: none
 	request          *request // in progress; nil: none
 	refused          error    // a RefusedError; the source stays as it is
 	denied           bool     // by the signer, which otherwise failed
@@ -114,6 +116,9 @@ type issued struct {
 	Credentials
 	renew, expires time.Time
 }
+
+// pair is a private key in PEM, and the empty certificate request in DER that proves its possession.
+type pair struct{ key, stub []byte }
 
 type request struct {
 	name  string
@@ -145,22 +150,28 @@ func (s *Source) Forget(pod types.UID) {
 func (s *Source) Get(
 	ctx context.Context, pod *v1.Pod, volume string, index int, of *v1.PodCertificateProjection,
 ) (Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	key := Key{pod.UID, volume, index}
 	c := s.load(key, of.SignerName)
 	var err error
 	var events []messages.RecordEvent
-	switch now := s.Now(); {
-	case c.refused != nil:
+	due := c.refused == nil && c.request == nil && (c.issued == nil || !s.Now().Before(c.issued.renew))
+	if due && c.pair == nil { // on a slow node it takes longer than a request may
+		c.pair, err = newPair(of.KeyType)
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	switch {
+	case err != nil || c.refused != nil:
 	case c.request != nil:
 		c, events, err = s.read(ctx, pod, c)
-	case c.issued == nil || !now.Before(c.issued.renew):
-		c.request, err = s.send(ctx, pod, of)
+	case due:
+		if c.request, err = s.send(ctx, pod, of, c.pair); err == nil {
+			c.pair = nil
+		}
 	}
 	c, late := c.report(s.Now())
 	s.store(key, c)
-	a := Answer{Again: c.next(s.Now(), err)}
+	a := Answer{Trouble: err, Again: c.next(s.Now(), err)}
 	for _, e := range append(events, late...) {
 		e.Object = v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
 			ResourceVersion: pod.ResourceVersion}
@@ -234,7 +245,7 @@ func (c certificate) report(now time.Time) (certificate, []messages.RecordEvent)
 }
 
 // send creates a request.
-func (s *Source) send(ctx context.Context, pod *v1.Pod, of *v1.PodCertificateProjection) (*request, error) {
+func (s *Source) send(ctx context.Context, pod *v1.Pod, of *v1.PodCertificateProjection, p *pair) (*request, error) {
 	account, err := s.Account(ctx, pod)
 	if err != nil {
 		return nil, fmt.Errorf("service account %s/%s: %w", pod.Namespace, pod.Spec.ServiceAccountName, err)
@@ -243,17 +254,13 @@ func (s *Source) send(ctx context.Context, pod *v1.Pod, of *v1.PodCertificatePro
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", s.NodeName, err)
 	}
-	key, stub, err := newKey(of.KeyType)
-	if err != nil {
-		return nil, err
-	}
 	wanted := &beta.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: "req-", OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}},
 		Spec: beta.PodCertificateRequestSpec{
 			SignerName: of.SignerName, PodName: pod.Name, PodUID: pod.UID, ServiceAccountName: account.Name,
 			ServiceAccountUID: account.UID, NodeName: types.NodeName(node.Name), NodeUID: node.UID,
-			MaxExpirationSeconds: of.MaxExpirationSeconds, StubPKCS10Request: stub, UnverifiedUserAnnotations: of.UserAnnotations,
+			MaxExpirationSeconds: of.MaxExpirationSeconds, StubPKCS10Request: p.stub, UnverifiedUserAnnotations: of.UserAnnotations,
 		},
 	}
 	made, err := apiclient.AwaitGraph(ctx, pod, func(ctx context.Context) (*beta.PodCertificateRequest, error) {
@@ -262,7 +269,7 @@ func (s *Source) send(ctx context.Context, pod *v1.Pod, of *v1.PodCertificatePro
 	if err != nil {
 		return nil, fmt.Errorf("a PodCertificateRequest for signer %s: %w", of.SignerName, err)
 	}
-	return &request{name: made.Name, key: key, since: s.Now()}, nil
+	return &request{name: made.Name, key: p.key, since: s.Now()}, nil
 }
 
 // read reads the request in progress. If the request was deleted, the next call sends another.
@@ -325,9 +332,9 @@ func jitter(limit time.Duration) time.Duration {
 	return time.Duration(mathrand.Int64N(int64(limit))) //nolint:gosec // the jitter is not a secret
 }
 
-// newKey returns a private key in PEM, and the empty certificate request that proves its possession.
-func newKey(kind string) (key, stub []byte, err error) {
+func newPair(kind string) (*pair, error) {
 	var private crypto.Signer
+	var err error
 	switch kind {
 	case "RSA3072":
 		private, err = rsa.GenerateKey(rand.Reader, 3072)
@@ -346,14 +353,14 @@ func newKey(kind string) (key, stub []byte, err error) {
 			"ECDSAP521, ED25519", kind)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	stub, err = x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, private)
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), stub, err
+	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, private)
+	return &pair{pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), stub}, err
 }
 
 // certificates returns the certificates of a chain in PEM, without headers and comments.
