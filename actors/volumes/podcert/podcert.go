@@ -260,7 +260,8 @@ func (s *Source) send(ctx context.Context, pod *v1.Pod, of *v1.PodCertificatePro
 		Spec: beta.PodCertificateRequestSpec{
 			SignerName: of.SignerName, PodName: pod.Name, PodUID: pod.UID, ServiceAccountName: account.Name,
 			ServiceAccountUID: account.UID, NodeName: types.NodeName(node.Name), NodeUID: node.UID,
-			MaxExpirationSeconds: of.MaxExpirationSeconds, StubPKCS10Request: p.stub, UnverifiedUserAnnotations: of.UserAnnotations,
+			MaxExpirationSeconds: of.MaxExpirationSeconds, StubPKCS10Request: p.stub,
+			UnverifiedUserAnnotations: of.UserAnnotations,
 		},
 	}
 	made, err := apiclient.AwaitGraph(ctx, pod, func(ctx context.Context) (*beta.PodCertificateRequest, error) {
