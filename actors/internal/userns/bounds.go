@@ -86,6 +86,9 @@ func boundsOf(users, groups string, idsPerPod uint32) (Range, error) {
 		return Range{}, fmt.Errorf("%s, user %s: %w", files, Account, err)
 	}
 	bounds := Range{uint32(first), uint32(number)}
+	if bounds.end() == 1<<32 && bounds.Length >= idsPerPod { // a kubelet takes it; its last pod could not start (see rest)
+		bounds.Length -= idsPerPod
+	}
 	switch {
 	case bounds.First < idsPerPod || bounds.First%idsPerPod != 0:
 		return Range{}, fmt.Errorf("the range of user %s in %s begins at %d: it must begin at a multiple of %d, and not at 0",
@@ -93,9 +96,8 @@ func boundsOf(users, groups string, idsPerPod uint32) (Range, error) {
 	case bounds.Length == 0 || bounds.Length%idsPerPod != 0:
 		return Range{}, fmt.Errorf("the range of user %s in %s has %d IDs: it must have a multiple of %d", Account, files,
 			bounds.Length, idsPerPod)
-	case bounds.end() >= 1<<32:
-		return Range{}, fmt.Errorf("the range of user %s in %s reaches ID 4294967295, which the kernel does not map: end it "+
-			"below %d", Account, files, 1<<32-uint64(idsPerPod))
+	case bounds.end() > 1<<32:
+		return Range{}, fmt.Errorf("the range of user %s in %s ends above ID 4294967295", Account, files)
 	}
 	return bounds, nil
 }

@@ -103,8 +103,8 @@ func TestBounds(t *testing.T) {
 		{line(100000, 65536), "", "begins at 100000"},
 		{line(65536, 65537), "", "has 65537 IDs: it must have a multiple of 65536"},
 		{line(65536, 0), "", "has 0 IDs"},
-		{line(4294901760, 131072), "", "reaches ID 4294967295"},
-		{line(65536, 4294901760), "", "reaches ID 4294967295"},
+		{line(4294901760, 131072), "", "ends above ID 4294967295"},
+		{line(4294901760, 65536), "", "has 0 IDs"},
 		{line(65536, 65536) + "1: kubelet 131072 65536\n", "", "no single range"},
 		{"", "", "no single range"},
 		{"0: kubelet x 65536\n", "", "invalid syntax"},
@@ -116,6 +116,10 @@ func TestBounds(t *testing.T) {
 		if c.words == "" && (err != nil || got != (Range{65536, 7208960})) || c.words != "" && (err == nil || !strings.Contains(err.Error(), c.words)) {
 			t.Errorf("%q: %v, %v, want %q", c.users, got, err, c.words)
 		}
+	}
+	// The kernel does not map the last ID, so that the last pod of such a range is left out.
+	if got, err := boundsOf(line(65536, 4294901760), line(65536, 4294901760), Unit); err != nil || got != (Range{65536, 4294836224}) {
+		t.Errorf("a range up to the last ID: got %v, %v", got, err)
 	}
 }
 

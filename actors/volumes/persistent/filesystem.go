@@ -95,8 +95,12 @@ func (s *Storage) mountDevice(
 	if err := root.MkdirAll(pv.Name, kinds.FolderMode); err != nil {
 		return err
 	}
-	if names, err := root.Names(pv.Name); err != nil || len(names) > 0 {
-		return errors.Join(err, fmt.Errorf("%s has data, and no device is mounted there: move the data away", at))
+	names, err := root.Names(pv.Name)
+	if err != nil {
+		return err
+	}
+	if len(names) > 0 {
+		return fmt.Errorf("%s has data, and no device is mounted there: move the data away", at)
 	}
 	users, err := device.Users(ctx, owner)
 	if err != nil {

@@ -254,7 +254,7 @@ func (s *Source) send(ctx context.Context, pod *v1.Pod, of *v1.PodCertificatePro
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", s.NodeName, err)
 	}
-	wanted := &beta.PodCertificateRequest{
+	desired := &beta.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, GenerateName: "req-", OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}},
 		Spec: beta.PodCertificateRequestSpec{
@@ -265,7 +265,7 @@ func (s *Source) send(ctx context.Context, pod *v1.Pod, of *v1.PodCertificatePro
 		},
 	}
 	made, err := apiclient.AwaitGraph(ctx, pod, func(ctx context.Context) (*beta.PodCertificateRequest, error) {
-		return s.Client.CertificatesV1beta1().PodCertificateRequests(pod.Namespace).Create(ctx, wanted, metav1.CreateOptions{})
+		return s.Client.CertificatesV1beta1().PodCertificateRequests(pod.Namespace).Create(ctx, desired, metav1.CreateOptions{})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("a PodCertificateRequest for signer %s: %w", of.SignerName, err)
