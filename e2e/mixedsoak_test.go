@@ -23,7 +23,7 @@ import (
 
 const mixedPods = 16 // pods of the mixed load at a time, beside static ones
 
-// mixedSoak is a node under a mixed load whose agent, runtime, API server and etcd are killed and frozen.
+// mixedSoak is a node under a mixed load. Its agent, runtime, API server and etcd are killed and frozen.
 type mixedSoak struct {
 	*testing.T
 	c               *cluster.Cluster
@@ -137,7 +137,7 @@ func (m *mixedSoak) faults(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// calm waits until all pods are as their kinds say.
+// calm waits until all pods are in the state of their kinds.
 func (m *mixedSoak) calm() {
 	began := time.Now()
 	var last error

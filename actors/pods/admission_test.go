@@ -489,7 +489,7 @@ func TestWhoRunsAgainAfterACancelledShutdown(t *testing.T) {
 }
 
 // The scheduler may place a pod by labels that the watch of the Node has not delivered yet. Before a final refusal for the Node's
-// labels, taints or own resources, the Node is read anew, for a bounded time (kubernetes/kubernetes#134445).
+// labels, taints or own resources, the Node is read again, for a bounded time (kubernetes/kubernetes#134445).
 func TestAdmission_RereadsNode(t *testing.T) {
 	nvme, held := thisObject(map[string]string{"disk": "nvme"}), messages.ReasonNodeUnknown
 	gpus := thisObject(nil)

@@ -48,13 +48,13 @@ type nodeState struct {
 	under    []v1.NodeConditionType // pressures, as last measured
 	runtime  messages.RuntimeStateChanged
 	shutdown bool // the machine is shutting down
-	// asked and read are the numbers of the last request to read the Node anew and of the last such request with an answer, and
+	// asked and read are the numbers of the last request to read the Node again and of the last such request with an answer, and
 	// readUntil is the time until which it is repeated.
 	asked, read uint64
 	readUntil   time.Time
 }
 
-// observe stores the API server's Node, and reports whether it is new, or was read anew.
+// observe stores the API server's Node, and reports whether it is new, or was read again.
 func (o *nodeState) observe(m messages.NodeObserved) bool {
 	same := o.received && equality.Semantic.DeepEqual(o.object, m.Node)
 	o.received, o.object = true, m.Node
@@ -67,7 +67,7 @@ func (o *nodeState) observe(m messages.NodeObserved) bool {
 // rereads numbers the requests of this process: registration keeps the latest, and may outlive the actor.
 var rereads atomic.Uint64
 
-// rereading is a pod's wait for the Node to be read anew.
+// rereading is a pod's wait for the Node to be read again.
 type rereading struct {
 	asked uint64 // the number of the request; 0: none was sent
 	until time.Time
@@ -137,7 +137,7 @@ func (o *nodeState) admits(here *LocalNode, cluster bool) *admission.Node {
 
 type nodeDue struct{}
 
-// askNode requests the Node until it is known, or was read anew.
+// askNode requests the Node until it is known, or was read again.
 func (a *actor) askNode(ctx supervisors.Context) {
 	var question messages.GetNode
 	if a.node.read < a.node.asked && !ctx.Now().After(a.node.readUntil) {

@@ -2,7 +2,7 @@
 //
 // Admission. Each new pod is admitted once, by the pure function of actors/internal/admission, with the kubelet's reasons. A
 // refused pod of the API server fails for good, since its controller creates another. Before a refusal for the Node's labels,
-// taints or own resources, the Node is read anew, because the watch may lag behind the scheduler's. A static pod waits with the
+// taints or own resources, the Node is read again, because the watch may lag behind the scheduler's. A static pod waits with the
 // same reason and is reconsidered at each change; the kubelet fails it until the kubelet is restarted. On a standalone node
 // requests of cpu, memory and storage are not compared with the capacity, since no scheduler placed the pods. An ending pod
 // holds its resources until none of its containers runs. A critical pod preempts others. The choice is on disk before the

@@ -243,7 +243,7 @@ func TestStepsOfAnEnd(t *testing.T) {
 	}
 }
 
-// A deleted pod whose containers have ended is written as unready a second after its sandbox was stopped, in a burst too.
+// A deleted pod without running containers is written as unready a second after its sandbox was stopped, in a burst too.
 func TestStepsOfManyEnds(t *testing.T) {
 	const pods = 40
 	m := newModel()
@@ -394,7 +394,7 @@ func TestAnEndWhoseStatusIsRefused(t *testing.T) {
 	}
 }
 
-// The page of a proxy before the API server, with the code 404, says nothing about a pod: all writes wait, and then go on. Not
+// The page of a proxy before the API server, with the code 404, is no answer about a pod: all writes wait, and then go on. Not
 // even many such answers let a pod's object be deleted without its final status.
 func TestMachine_NotFoundOfAProxy(t *testing.T) {
 	p := object("web", "u")

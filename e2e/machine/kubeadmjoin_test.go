@@ -133,7 +133,7 @@ func (c *kubeadmControl) start(program string, args ...string) {
 	})
 }
 
-// join joins a node, whose service is enabled, with further lines of the JoinConfiguration.
+// join joins a node with an enabled service, with further lines of the JoinConfiguration.
 func (c *kubeadmControl) join(n *kubeadmNode, more string) {
 	c.t.Helper()
 	_, text, _ := strings.Cut(c.screen("kubeadm token create --print-join-command"), "kubeadm join ") // after warnings

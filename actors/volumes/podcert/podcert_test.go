@@ -268,7 +268,7 @@ func TestSource_Faults(t *testing.T) {
 	}
 }
 
-// The pod's end forgets a certificate whose request is in progress.
+// The pod's end forgets a certificate while its request is in progress.
 func TestSource_ForgottenDuringARequest(t *testing.T) {
 	r := newRig(t)
 	r.client.PrependReactor("create", "podcertificaterequests", func(kubetesting.Action) (bool, runtime.Object, error) {
