@@ -79,8 +79,11 @@ func (a *actor) resize(ctx supervisors.Context) {
 	slices.SortFunc(waiting, func(x, y *entry) int {
 		return cmp.Or(admission.Priority(x.desired, y.desired), x.since.Compare(y.since), int(x.order-y.order))
 	})
+	if len(waiting) == 0 {
+		return
+	}
 	node := a.node.admits(&a.opts.LocalNode, a.opts.Cluster)
-	for again := len(waiting) > 0; again; {
+	for again := true; again; {
 		again = false
 		for _, e := range waiting {
 			if e.admitted != e.desired && a.tryResize(ctx, node, e) {
