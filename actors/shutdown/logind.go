@@ -139,22 +139,20 @@ func (l *Logind) hold(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout+time.Duration(len(dropIns))*reloadTimeout)
 	defer cancel()
-	limit, err := l.limit(ctx)
-	if err != nil {
-		return err
-	}
-	if l.short, l.reported = nil, false; limit < l.need {
-		l.short = l.raise(ctx, limit)
-	}
 	var fd dbus.UnixFD
-	err = l.conn.Object(login1, loginPath).CallWithContext(ctx, manager+".Inhibit", 0, "shutdown", "playlet",
+	err := l.conn.Object(login1, loginPath).CallWithContext(ctx, manager+".Inhibit", 0, "shutdown", "playlet",
 		"pods are ended by their grace periods", "delay").Store(&fd)
 	if err != nil {
 		return fmt.Errorf("logind gives no lock to delay a shutdown: %w", err)
 	}
+	lock := os.NewFile(uintptr(fd), "inhibitor lock") //nolint:gosec // a descriptor is not negative
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lock = os.NewFile(uintptr(fd), "inhibitor lock") //nolint:gosec // a descriptor is not negative
+	l.lock = lock
+	l.mu.Unlock()
+	limit, err := l.limit(ctx) // after the lock: a shutdown may begin while the limit is being raised
+	if l.short, l.reported = err, false; err == nil && limit < l.need {
+		l.short = l.raise(ctx, limit)
+	}
 	return nil
 }
 

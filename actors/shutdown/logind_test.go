@@ -121,6 +121,9 @@ func (l *logind) KillUnit(unit, _ string, signal int32) *dbus.Error {
 	if err != nil || unit != "systemd-logind.service" || signal != 1 {
 		return dbus.MakeFailedError(errors.New("not so"))
 	}
+	if len(l.locks) == 0 { // a shutdown that begins now would not wait
+		return dbus.MakeFailedError(errors.New("no lock is held while the limit is raised"))
+	}
 	if l.takes && strings.Contains(string(data), "[Login]\nInhibitDelayMaxSec=30\n") {
 		l.limit = 30_000_000
 	}
