@@ -96,6 +96,7 @@ const (
 	CauseKeyAbsent    CauseCode = "KeyAbsent"    // Kind, Name, Detail: the key
 	CauseObjectUnread CauseCode = "ObjectUnread" // Kind, Name, Detail: why it could not be read
 	CauseDriverAbsent CauseCode = "DriverAbsent" // Name: the CSI driver, which is not registered
+	CauseDriverCall   CauseCode = "DriverCall"   // Name: the CSI driver, which fails, or has not answered yet
 	CauseNotAttached  CauseCode = "NotAttached"  // Name: the PersistentVolume
 	CauseAttachLimit  CauseCode = "AttachLimit"  // Name: the PersistentVolume; the node has no place for another volume
 	CauseClaimPending CauseCode = "ClaimPending" // Kind, Name: a claim or PersistentVolume that cannot be used yet

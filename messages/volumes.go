@@ -60,6 +60,8 @@ type VolumesUnmounted struct {
 	Removed bool
 	// Left is why something remained; it is tried again, and holds the pod up only where something is Published.
 	Left string
+	// Cause is the cause of Left.
+	Cause Cause
 	// Published is true while a CSI driver may still have volumes of the pod. An API server that forgets the pod may detach
 	// them.
 	Published bool
@@ -92,6 +94,8 @@ const (
 	HeldPlugin HeldCode = "Plugin"
 	// HeldRemains is of the folder of a pod that is over: its volumes could not be undone, or the folder not removed.
 	HeldRemains HeldCode = "Remains"
+	// HeldStaged is of a volume that no pod has any more, and that could not be unstaged or unmounted for the node.
+	HeldStaged HeldCode = "Staged"
 )
 
 // HeldFolder is a folder of a volume, or of a pod that is over, that the agent cannot undo and keeps.
@@ -101,7 +105,7 @@ type HeldFolder struct {
 	UID string
 	// Plugin is the kind of volume, as folders name it, and Path the folder's path on the host.
 	Plugin, Path string
-	// Error is the last error of HeldRemains, in one line of bounded length. It may change while the folder stays.
+	// Error is the last error of HeldRemains or HeldStaged, in one line of bounded length. It may change while the folder stays.
 	Error string
 }
 

@@ -28,7 +28,7 @@ func (m *Machine) planCleaning() Phase {
 			m.emit(Tell{messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: gone}})
 			m.emit(Tell{messages.Images, messages.ForgetImages{UID: m.uid}}) // no further container uses them
 		}
-		if late || gone && m.cleaned.published != "" {
+		if late || gone && m.cleaned.published != nil {
 			m.forget(false)
 		}
 		return Cleaning

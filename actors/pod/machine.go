@@ -49,8 +49,8 @@ type Machine struct {
 // cleaned is the progress of the pod's removal.
 type cleaned struct {
 	volumes bool
-	// published is the cause for which a CSI driver still has volumes of the pod, or "".
-	published string
+	// published is set while a CSI driver still has volumes of the pod: the reason for it.
+	published *messages.Reason
 	cgroup    bool
 	released  bool // reported to pods
 	runtime   bool

@@ -119,8 +119,9 @@ func (m *Machine) takeUnmounted(v messages.VolumesUnmounted) {
 	if m.ending != nil && !v.Removed {
 		return // the answer to an earlier request; since then the pod has to be removed
 	}
-	if m.cleaned.published = ""; v.Published {
-		m.cleaned.published = v.Left
+	if m.cleaned.published = nil; v.Published {
+		m.cleaned.published = &messages.Reason{Code: messages.ReasonUnmounting,
+			Message: "a CSI driver has volumes of it still: " + v.Left, Cause: v.Cause}
 	} else {
 		m.answered("unmount", "") // otherwise the request is repeated after a while
 	}

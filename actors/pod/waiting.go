@@ -105,9 +105,8 @@ func (m *Machine) endWaits() *messages.Reason {
 		}
 	case Cleaning:
 		switch {
-		case m.cleaned.published != "":
-			return &messages.Reason{Code: messages.ReasonUnmounting,
-				Message: "a CSI driver has volumes of it still: " + m.cleaned.published}
+		case m.cleaned.published != nil:
+			return m.cleaned.published
 		case !m.cleaned.volumes:
 			return &messages.Reason{Code: messages.ReasonUnmounting, Message: "its volumes are being unmounted"}
 		case m.ending != nil && !m.cleaned.runtime && m.cleaned.retry.Failed != nil:

@@ -66,7 +66,8 @@ func newWith(opts Options, list []kinds.Plugin) supervisors.Constructor {
 	places := []int{onDisk: most, asking: most, renewal: most, storing: -1}
 	return func(string) supervisors.Actor {
 		a := &actor{node: opts.Node, asleep: opts.Asleep, slept: opts.Asleep(),
-			held:        holding{rootDir: opts.RootDir, alone: opts.Storage == nil, remains: map[string]remains{}},
+			held: holding{rootDir: opts.RootDir, alone: opts.Storage == nil, remains: map[string]remains{},
+				staged: map[string]string{}},
 			persistence: persistence{storage: opts.Storage}}
 		a.volumes = reconcile.New(reconcile.Options[*v1.Pod, state]{
 			Name: "volumes", Driver: d, Report: a.reported, Joins: joins,
@@ -77,7 +78,7 @@ func newWith(opts Options, list []kinds.Plugin) supervisors.Constructor {
 			},
 		})
 		if opts.Storage != nil {
-			a.staged = persistent.NewUnstager(opts.Storage, a.storageReported)
+			a.staged = persistent.NewUnstager(opts.Storage, a.unstaged)
 		}
 		return a
 	}
@@ -175,7 +176,11 @@ func (a *actor) reported(ctx supervisors.Context, r report) {
 	case r.Desired == nil:
 		m := messages.VolumesUnmounted{UID: r.Key, Removed: r.Remove}
 		if r.Err != nil {
-			m.Left, m.Published = messages.OneLine(r.Err), a.storage.Publishes(r.Key)
+			err := r.Err
+			if calls := a.storage.Calls(r.Key); len(calls) > 0 && !isEnded(err) {
+				err = calls[0]
+			}
+			m.Left, m.Cause, m.Published = messages.OneLine(err), messages.CauseOf(err), a.storage.Publishes(r.Key)
 		} else if !r.Remove {
 			a.volumes.Forget(ctx, r.Key) // the folder stays until the pod is removed
 		}

@@ -197,6 +197,9 @@ func (d disk) unmountFound(ctx context.Context, folder kinds.Folder) error {
 		folder.SetPlugin = func(plugin string, _ bool) { name = plugin }
 		began, err := time.Now(), p.Unmount(ctx, folder, f.Volume)
 		metrics.Stored(name, "volume_unmount", began, err)
+		if err != nil && p.Name() == csi.PluginName {
+			err = fmt.Errorf("volume %s: %w", f.Volume, err)
+		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -3,6 +3,7 @@ package volumes
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -69,6 +70,11 @@ type removalError struct{ error }
 
 // Unwrap implements the interface of errors.Is.
 func (e removalError) Unwrap() error { return e.error }
+
+func isEnded(err error) bool {
+	_, is := errors.AsType[removalError](err)
+	return is
+}
 
 func ended(err error) error {
 	if err != nil {

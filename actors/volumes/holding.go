@@ -3,7 +3,6 @@ package volumes
 import (
 	"cmp"
 	"context"
-	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,6 +24,7 @@ type holding struct {
 	at      time.Time
 	found   []messages.HeldFolder
 	remains map[string]remains // by UID; an entry stays until the removal succeeds
+	staged  map[string]string  // the errors of volumes that no pod has and that are not unstaged, by folder
 	failed  string             // the error of an incomplete look
 }
 
@@ -59,13 +59,29 @@ func (h *holding) removal(now time.Time, r report) (changed bool) {
 	if was.since.IsZero() {
 		is.since = now
 	}
-	var end removalError
-	if errors.As(r.Err, &end) || is.text == "" && now.Sub(is.since) >= kinds.OperationTimeout {
-		text := messages.OneLine(r.Err)
-		is.text = strings.ToValidUTF8(text[:min(len(text), maxHeldError)], "")
+	if isEnded(r.Err) || is.text == "" && now.Sub(is.since) >= kinds.OperationTimeout {
+		is.text = cutError(r.Err)
 	}
 	h.remains[r.Key] = is
 	return is.text != was.text
+}
+
+// unstaged records the result of an attempt to unstage the volume of a folder, and reports whether the published error changed.
+func (h *holding) unstaged(folder string, err error) (changed bool) {
+	was, is := h.staged[folder], ""
+	if err == nil {
+		delete(h.staged, folder)
+	} else {
+		is = cutError(err)
+		h.staged[folder] = is
+	}
+	return is != was
+}
+
+// cutError returns an error as one line of limited length.
+func cutError(err error) string {
+	text := messages.OneLine(err)
+	return strings.ToValidUTF8(text[:min(len(text), maxHeldError)], "")
 }
 
 // look reads the disk if a read is due or something has changed. Otherwise it sends the last result again.
@@ -111,6 +127,9 @@ func (h *holding) report(ctx supervisors.Context) {
 			all = append(all, messages.HeldFolder{Code: messages.HeldRemains, UID: uid,
 				Path: filepath.Join(h.rootDir, kinds.PodsFolder, uid), Error: r.text})
 		}
+	}
+	for folder, text := range h.staged {
+		all = append(all, messages.HeldFolder{Code: messages.HeldStaged, Path: folder, Error: text})
 	}
 	slices.SortFunc(all, func(a, b messages.HeldFolder) int { return cmp.Compare(a.Path, b.Path) })
 	ctx.Tell(messages.Pods, messages.FoldersHeld{Folders: all})

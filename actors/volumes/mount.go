@@ -14,6 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
+	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/actors/volumes/nfs"
 	"github.com/playlet-dev/playlet/messages"
@@ -106,11 +107,14 @@ func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Vo
 	progress := d.ops.Progress(key)
 	change, changes := progress.(*kinds.GroupChange)
 	wait, waits := progress.(nfs.Wait)
+	call, calls := d.callFor(uid, v.Name)
 	switch {
 	case err != nil && changes:
 		err = kinds.WaitError{Err: changeError{change.Folder, change.Files()}}
 	case errors.Is(err, context.DeadlineExceeded) && waits:
 		err = wait.Overdue(d.timeouts.volume)
+	case errors.Is(err, context.DeadlineExceeded) && calls:
+		err = call.Cause().Errorf("it is still being mounted after %s: %w", d.timeouts.volume, call)
 	case errors.Is(err, context.DeadlineExceeded):
 		err = messages.Cause{Code: messages.CauseMounting}.Errorf("it is still being mounted after %s; that goes on",
 			d.timeouts.volume)
@@ -119,6 +123,15 @@ func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Vo
 		return volumeOutcome{name: v.Name, err: err}
 	}
 	return out
+}
+
+// callFor returns the call of a CSI driver for a pod's volume that is in progress, and whether there is one.
+func (d disk) callFor(uid, volume string) (csi.Call, bool) {
+	all := d.storage.Calls(uid)
+	if i := slices.IndexFunc(all, func(c csi.Call) bool { return c.Volume == volume }); i >= 0 {
+		return all[i], true
+	}
+	return csi.Call{}, false
 }
 
 // changeError reports that the volume's files are still being given to the pod's fsGroup.

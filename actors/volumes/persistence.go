@@ -128,6 +128,14 @@ func (a *actor) sweepStorage(ctx supervisors.Context) {
 	}
 }
 
+// unstaged handles the result of an attempt to unstage a volume.
+func (a *actor) unstaged(ctx supervisors.Context, folder string, err error) {
+	if a.held.unstaged(folder, err) {
+		a.held.look(ctx, true)
+	}
+	a.storageReported(ctx)
+}
+
 // storageReported handles changes of persistent volumes after a report. The changes may be of another volume or pod.
 func (a *actor) storageReported(ctx supervisors.Context) {
 	touched, released := a.storage.TakeNews()

@@ -3,12 +3,14 @@ package devices
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/devices/devicestest"
+	dialer "github.com/playlet-dev/playlet/actors/internal/plugin"
 )
 
 // A plugin that shares memory has one device per MiB, and a pod may request most of them. The choice is made with a lock for
@@ -49,6 +51,43 @@ func TestRegister_WithoutPause(t *testing.T) {
 	}
 	if _, err := r.admit(t.Context(), "example.com/another"); err == nil || !strings.Contains(err.Error(), "the limit") {
 		t.Errorf("one resource more than the limit: %v", err)
+	}
+}
+
+// Names without a plugin make room for new ones once their pace is full. Names in use, with allocated devices, or that a plugin
+// used a moment ago stay.
+func TestRegister_ForgetsIdleResources(t *testing.T) {
+	r := newRig(t)
+	for i := range maxResources {
+		if _, err := r.admit(t.Context(), fmt.Sprintf("example.com/r%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	later := time.Now().Add(time.Hour)
+	r.locked(func() {
+		b := r.inventory
+		b.resources["example.com/r0"] = &resourceState{plugin: &plugin{}}
+		b.resources["example.com/r1"] = &resourceState{gone: later}
+		b.resources["example.com/r2"] = &resourceState{gone: time.Now()}
+		b.resources["example.com/r3"] = &resourceState{gone: time.Now()}
+		b.given[holder{"uid", "c"}] = map[string]allocation{"example.com/r2": {}}
+		r.paces["example.com/r4"].registrations.AllowN(later, 20)
+		r.forgetIdle(later)
+	})
+	want := []string{"example.com/r0", "example.com/r1", "example.com/r2", "example.com/r4"}
+	if got := slices.Sorted(maps.Keys(r.paces)); !slices.Equal(got, want) {
+		t.Errorf("kept %d resources %.200v, want %v", len(got), got, want)
+	}
+	if r.inventory.resources["example.com/r3"] != nil {
+		t.Error("a resource without a plugin is kept")
+	}
+	r.locked(func() { // as an hour later
+		for i := range maxResources - len(want) {
+			r.paces[fmt.Sprintf("example.com/s%d", i)] = &pace{registrations: dialer.Pace(), lists: dialer.Pace()}
+		}
+	})
+	if _, err := r.admit(t.Context(), "example.com/another"); err != nil {
+		t.Errorf("a new resource: %v", err)
 	}
 }
 

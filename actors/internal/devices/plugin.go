@@ -55,6 +55,12 @@ const maxResources = 500
 // pace bounds the costs of a resource, whichever plugins it has.
 type pace struct{ registrations, lists *rate.Limiter }
 
+// isFull reports whether a new pace would permit no more.
+func (p *pace) isFull(now time.Time) bool {
+	full := func(l *rate.Limiter) bool { return l.TokensAt(now) >= float64(l.Burst()) }
+	return full(p.registrations) && full(p.lists)
+}
+
 // plugin is one connection to a plugin, from its registration until it goes.
 type plugin struct {
 	resource string
@@ -153,6 +159,9 @@ func (m *Manager) register(ctx context.Context, r *pluginapi.RegisterRequest) er
 // admit returns the plugin to attach once the pace of its resource permits it.
 func (m *Manager) admit(ctx context.Context, name string) (p *plugin, err error) {
 	m.locked(func() {
+		if m.paces[name] == nil && len(m.paces) >= maxResources {
+			m.forgetIdle(time.Now())
+		}
 		if m.paces[name] == nil && len(m.paces) < maxResources {
 			m.paces[name] = &pace{registrations: dialer.Pace(), lists: dialer.Pace()}
 		}
@@ -162,6 +171,24 @@ func (m *Manager) admit(ctx context.Context, name string) (p *plugin, err error)
 		return nil, fmt.Errorf("device plugins have registered %d other resources, which is the limit", maxResources)
 	}
 	return p, p.pace.registrations.Wait(ctx)
+}
+
+// forgetIdle forgets resources without a plugin, without allocated devices, and with a full pace. The caller holds mu.
+func (m *Manager) forgetIdle(now time.Time) {
+	allocated := map[string]bool{}
+	for _, has := range m.inventory.given {
+		for name := range has {
+			allocated[name] = true
+		}
+	}
+	for name, p := range m.paces {
+		k := m.inventory.resources[name]
+		if !p.isFull(now) || k.current(now) || allocated[name] {
+			continue
+		}
+		delete(m.paces, name)
+		delete(m.inventory.resources, name)
+	}
 }
 
 // isValid reports whether a plugin's resource may have this name.
@@ -226,7 +253,7 @@ func (m *Manager) follow(ctx context.Context, p *plugin) {
 	}.Follow(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if k := m.inventory.resources[p.resource]; k.plugin == p && m.ctx.Err() == nil {
+	if k := m.inventory.resources[p.resource]; k != nil && k.plugin == p && m.ctx.Err() == nil {
 		m.lose(k, err)
 	}
 }

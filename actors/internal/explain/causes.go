@@ -102,6 +102,8 @@ var ofObjects = map[messages.CauseCode]sentence{
 var ofWaits = map[messages.CauseCode]sentence{
 	messages.CauseDriverAbsent: {"{text}",
 		"check that the driver's pod runs on this node and has registered its socket in plugins_registry"},
+	messages.CauseDriverCall: {"{text}", "see the log of the pod of CSI driver {name} on this node; " +
+		"the call is repeated automatically"},
 	messages.CauseNotAttached: {"{text}", "see kubectl get volumeattachments, and the log of the driver's attacher"},
 	messages.CauseAttachLimit: {"{text}",
 		"a controller replaces the pod on another node; free a place here by removing pods with volumes of the same driver"},

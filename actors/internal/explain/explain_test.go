@@ -306,6 +306,9 @@ func TestTheCauseOfEachState(t *testing.T) {
 			"the pod is ending because it was deleted: the runtime cannot stop the pod's sandbox: cni: del failed"},
 		{"volumes", ending(waiting(messages.Reason{Code: "Unmounting", Message: "its volumes are being unmounted"})),
 			"the pod is ending because it was deleted: its volumes are being unmounted"},
+		{"driver that does not answer", ending(waiting(messages.Reason{Code: "Unmounting", Message: "a CSI driver has volumes of it still: x", Cause: messages.Cause{
+			Code: messages.CauseDriverCall, Name: "d.example.org", Text: "CSI driver d.example.org has not answered NodeUnpublishVolume for volume pv-c yet"}})),
+			"the pod is ending because it was deleted: CSI driver d.example.org has not answered NodeUnpublishVolume for volume pv-c yet"},
 		{"removal fails", ending(waiting(messages.Reason{Code: "FailedRemove", Message: "busy"})),
 			"the pod is ending because it was deleted: the runtime cannot remove the ended pod's sandbox or containers: busy"},
 		{"liveness kill", waiting(messages.Reason{Code: "Killing", Container: "c", Probe: messages.Liveness, Cause: because("", "HTTP 500")}),

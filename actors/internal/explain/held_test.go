@@ -16,11 +16,13 @@ func TestHeld(t *testing.T) {
 		t.Errorf("of CSI: %+v", lost)
 	}
 	for code, want := range map[messages.HeldCode]string{
-		messages.HeldData:    "/p holds data although no volume of kubernetes.io/nfs is mounted there: it is kept",
-		messages.HeldDevice:  "/p is a block device of kubernetes.io/nfs that a kubelet mapped: it is kept, and stays in use",
-		messages.HeldMount:   "/p is mounted, and no record names its CSI driver: it is kept, and stays in use",
-		messages.HeldDriver:  "/p is a CSI volume, and a node without an API server has no drivers: it is kept",
-		messages.HeldPlugin:  "/p is a volume of kubernetes.io/nfs, which a kubelet mounted and Playlet cannot mount",
+		messages.HeldData:   "/p holds data although no volume of kubernetes.io/nfs is mounted there: it is kept",
+		messages.HeldDevice: "/p is a block device of kubernetes.io/nfs that a kubelet mapped: it is kept, and stays in use",
+		messages.HeldMount:  "/p is mounted, and no record names its CSI driver: it is kept, and stays in use",
+		messages.HeldDriver: "/p is a CSI volume, and a node without an API server has no drivers: it is kept",
+		messages.HeldPlugin: "/p is a volume of kubernetes.io/nfs, which a kubelet mounted and Playlet cannot mount",
+		messages.HeldStaged: "/p is a volume that no pod has any more and that could not be unstaged: it stays in use: " +
+			"still mounted: /p/x",
 		messages.HeldRemains: "/p of an ended pod could not be removed: it is kept: still mounted: /p/x",
 	} {
 		f := messages.HeldFolder{Code: code, Plugin: "kubernetes.io~nfs", Path: "/p", Error: "still mounted: /p/x"}

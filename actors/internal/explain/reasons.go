@@ -81,6 +81,9 @@ func (v view) ofPod(f *Finding, r messages.Reason, why messages.Cause) {
 		if r.Code == messages.ReasonRuntimeUnavailable {
 			f.Cause = "the container runtime does not answer: " + said
 		}
+		if s, ok := ofWaits[why.Code]; ok && r.Code == messages.ReasonUnmounting {
+			_, f.Remedy = s.about(why)
+		}
 		return
 	}
 	switch r.Code {

@@ -18,6 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/plugin"
 	"github.com/playlet-dev/playlet/actors/internal/shares"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 const (
@@ -41,9 +42,10 @@ type Driver struct {
 	MaxVolumes int64
 	Topology   map[string]string
 
-	socket string // the socket with which it registered
-	can    map[api.NodeServiceCapability_RPC_Type]bool
-	calls  *shares.Limit
+	socket  string // the socket with which it registered
+	can     map[api.NodeServiceCapability_RPC_Type]bool
+	calls   *shares.Limit
+	pending *pending
 }
 
 // Capabilities of a driver.
@@ -79,6 +81,7 @@ func (d *Driver) Process(ctx context.Context) (pid int) {
 type Owner struct {
 	Namespace string // empty: unknown
 	ID        string // the pod's UID, or a name of the staged volume
+	Volume    string // the volume's name for people; it has no share of its own
 }
 
 func (o Owner) keys() []string {
@@ -198,9 +201,11 @@ type method[Q, A any] func(api.NodeClient, context.Context, *Q, ...grpc.CallOpti
 func change[Q, A any](ctx context.Context, d *Driver, o Owner, what string, migrated bool, m method[Q, A], q *Q) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	defer d.pending.add(Call{Driver: d.Name, Method: what, Volume: o.Volume}, o.ID)()
 	release, err := d.calls.Wait(ctx, o.keys()...)
 	if err != nil {
-		return fmt.Errorf("CSI driver %s: %s: other calls to the driver do not end: %w", d.Name, what, err)
+		return messages.Cause{Code: messages.CauseDriverCall, Name: d.Name}.Errorf(
+			"CSI driver %s: %s: other calls to the driver do not end: %w", d.Name, what, err)
 	}
 	defer release()
 	_, err = call(ctx, d, what, migrated, m, q)
@@ -221,19 +226,25 @@ func call[Q, A any](ctx context.Context, d *Driver, what string, migrated bool, 
 		if s.Code() == codes.DeadlineExceeded {
 			text = "it did not answer in time"
 		}
-		return a, CallError{s.Code(), fmt.Sprintf("CSI driver %s: %s: %s (%s)", d.Name, what, text, s.Code())}
+		return a, CallError{s.Code(), d.Name, fmt.Sprintf("CSI driver %s: %s: %s (%s)", d.Name, what, text, s.Code())}
 	}
 	return a, err
 }
 
 // CallError is an error returned by a driver.
 type CallError struct {
-	Code codes.Code
-	text string
+	Code   codes.Code
+	driver string
+	text   string
 }
 
 // Error implements error.
 func (e CallError) Error() string { return e.text }
+
+// Cause implements messages.CauseError.
+func (e CallError) Cause() messages.Cause {
+	return messages.Cause{Code: messages.CauseDriverCall, Name: e.driver}
+}
 
 // Final reports whether the operation has failed and is no longer in progress (CSI, gRPC's status codes).
 func (e CallError) Final() bool {

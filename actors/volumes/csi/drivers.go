@@ -24,11 +24,13 @@ type Drivers struct {
 	drivers map[string]*Driver
 	gone    map[string]bool // registered earlier in this process, and no longer
 	changed chan struct{}   // closed at the next change
+	pending *pending
 }
 
 // NewDrivers returns an empty registry.
 func NewDrivers() *Drivers {
-	return &Drivers{drivers: map[string]*Driver{}, gone: map[string]bool{}, changed: make(chan struct{})}
+	return &Drivers{drivers: map[string]*Driver{}, gone: map[string]bool{}, changed: make(chan struct{}),
+		pending: &pending{calls: map[*Call]string{}}}
 }
 
 // NotRegisteredError reports a driver that is not registered on this node. The driver may register at any moment.
@@ -68,7 +70,7 @@ func (d *Drivers) Register(ctx context.Context, socket, name, endpoint string, v
 	if err != nil {
 		return err
 	}
-	one := &Driver{Name: name, Endpoint: endpoint, socket: socket,
+	one := &Driver{Name: name, Endpoint: endpoint, socket: socket, pending: d.pending,
 		calls: shares.NewQueue("calls in progress", callsAtATime, callsWaiting)}
 	if err = one.learn(ctx); err == nil {
 		err = one.check()

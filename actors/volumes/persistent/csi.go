@@ -1,6 +1,7 @@
 package persistent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -316,13 +317,13 @@ func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) e
 // the mount then shows which file system to look for, also to the next agent.
 func (s *Storage) unpublish(ctx context.Context, driver *csi.Driver, r csi.Record, uid, target string) error {
 	if !s.mayBeAttached(ctx, r) {
-		return driver.Unpublish(ctx, s.ownerOf(uid), r.Handle, target)
+		return driver.Unpublish(ctx, s.ownerOf(uid, cmp.Or(r.Volume, r.Handle)), r.Handle, target)
 	}
 	ref, err := s.referenceAt(r, target)
 	if err = errors.Join(err, ref.check()); err != nil {
 		return err
 	}
-	if err := driver.Unpublish(ctx, s.ownerOf(uid), r.Handle, target); err != nil {
+	if err := driver.Unpublish(ctx, s.ownerOf(uid, cmp.Or(r.Volume, r.Handle)), r.Handle, target); err != nil {
 		return err
 	}
 	return ref.check() // a part may have been bound meanwhile

@@ -219,7 +219,7 @@ func (s *Storage) unpublishDevice(ctx context.Context, devices csi.Devices, driv
 			return err
 		}
 	}
-	if err := driver.Unpublish(ctx, s.ownerOf(uid), r.Handle, filepath.Join(devices.Path(), target)); err != nil {
+	if err := driver.Unpublish(ctx, s.ownerOf(uid, r.Volume), r.Handle, filepath.Join(devices.Path(), target)); err != nil {
 		return err
 	}
 	return blockmap.Drop(devices.Root, target)
@@ -243,7 +243,7 @@ func (s *Storage) checkUse(ctx context.Context, driver *csi.Driver, r csi.Record
 	if device == nil {
 		return nil
 	}
-	owner := safepath.Owner{Namespace: s.ownerOf(uid).Namespace, Pod: uid}
+	owner := safepath.Owner{Namespace: s.ownerOf(uid, r.Volume).Namespace, Pod: uid}
 	users, err := device.Users(ctx, owner, driver.Process(ctx))
 	if err != nil || len(users) == 0 {
 		return err
@@ -366,5 +366,5 @@ func (d stagedDriver) undoDevice(ctx context.Context, devices csi.Devices, volum
 		return err
 	}
 	d.setReady(key, false)
-	return driver.Unstage(ctx, d.stagerOf(key), r.Handle, filepath.Join(devices.Path(), devices.Staging(volume)))
+	return driver.Unstage(ctx, d.stagerOf(key, volume), r.Handle, filepath.Join(devices.Path(), devices.Staging(volume)))
 }

@@ -47,7 +47,7 @@ func (j *job) describe() {
 	if j.volume.Block = j.pv != nil && isBlock(j.pv); j.volume.Block {
 		j.volume.FSType, j.volume.Options, j.volume.Group = "", nil, nil
 	}
-	j.volume.Owner = csi.Owner{Namespace: j.p.Pod.Namespace, ID: string(j.p.Pod.UID)}
+	j.volume.Owner = csi.Owner{Namespace: j.p.Pod.Namespace, ID: string(j.p.Pod.UID), Volume: j.name}
 }
 
 // gather obtains everything that others provide: the driver, the attachment, secrets and tokens.

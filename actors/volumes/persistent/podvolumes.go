@@ -122,16 +122,25 @@ func (s *Storage) doneAt(uid types.UID, volume, folder string) (size int64, is b
 	return 0, false
 }
 
-// ownerOf returns the owner of a pod's volumes. The namespace is unknown if this process mounted none of them.
-func (s *Storage) ownerOf(uid string) csi.Owner {
+// ownerOf returns the owner of a pod's volume, a PersistentVolume's name or the pod's. The namespace is unknown if this process
+// mounted none of them.
+func (s *Storage) ownerOf(uid, volume string) csi.Owner {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, v := range s.pods[uid] {
 		if v.namespace != "" {
-			return csi.Owner{Namespace: v.namespace, ID: uid}
+			return csi.Owner{Namespace: v.namespace, ID: uid, Volume: volume}
 		}
 	}
-	return csi.Owner{ID: uid}
+	return csi.Owner{ID: uid, Volume: volume}
+}
+
+// Calls returns the calls of CSI drivers for the pod that are in progress.
+func (s *Storage) Calls(uid string) []csi.Call {
+	if s == nil {
+		return nil
+	}
+	return s.Drivers.Calls(uid)
 }
 
 // setStager records the namespace of the pod that staged a volume; empty: the volume is unstaged.
@@ -144,10 +153,10 @@ func (s *Storage) setStager(key, namespace string) {
 }
 
 // stagerOf returns the owner of a staged volume. The namespace is unknown if this process did not stage the volume.
-func (s *Storage) stagerOf(key string) csi.Owner {
+func (s *Storage) stagerOf(key, volume string) csi.Owner {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return csi.Owner{Namespace: s.stagers[key], ID: key}
+	return csi.Owner{Namespace: s.stagers[key], ID: key, Volume: volume}
 }
 
 // setReady records whether a volume was staged successfully.

@@ -44,12 +44,14 @@ type stagedDriver struct{ *Storage }
 // Unstager is the reconciler that unstages volumes.
 type Unstager = *reconcile.Reconciler[struct{}, struct{}]
 
-// NewUnstager makes an Unstager. report is called after each attempt.
-func NewUnstager(s *Storage, report func(supervisors.Context)) Unstager {
+// NewUnstager makes an Unstager. report is called after each attempt, with the folder of the volume and the error.
+func NewUnstager(s *Storage, report func(ctx supervisors.Context, folder string, err error)) Unstager {
 	return reconcile.New(reconcile.Options[struct{}, struct{}]{
 		Name: "staged volume", Driver: stagedDriver{s}, Operations: s.Operations, Prefix: stagedPrefix,
 		OperationTimeout: kinds.OperationTimeout, Pod: func(string) string { return "" },
-		Report: func(ctx supervisors.Context, _ reconcile.Report[struct{}, struct{}]) { report(ctx) },
+		Report: func(ctx supervisors.Context, r reconcile.Report[struct{}, struct{}]) {
+			report(ctx, filepath.Join(s.csiFolder(), r.Key), r.Err)
+		},
 		Rules: reconcile.Rules[struct{}, struct{}]{
 			Same: func(_, _ struct{}) bool { return true }, Retry: kinds.Retry,
 			Timeout: time.Minute, RemoveTimeout: 3 * time.Minute,
@@ -174,7 +176,7 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 	d.setReady(key, false)
 	defer d.touch(false)
 	if driver.Can(csi.Stages) {
-		began, err := time.Now(), driver.Unstage(ctx, d.stagerOf(key), r.Handle, at)
+		began, err := time.Now(), driver.Unstage(ctx, d.stagerOf(key, r.Handle), r.Handle, at)
 		if metrics.Stored(metricName(r), "unmount_device", began, err); err != nil {
 			return err
 		}

@@ -42,7 +42,11 @@ func runOnce(ctx context.Context, board *pods.Board, limit time.Duration, log *s
 		for _, p := range now.Pods {
 			if name := p.Pod.Namespace + "/" + p.Pod.Name; cameUp(&p) && !logged[name] {
 				logged[name] = true
-				log.Info("pod finished", "pod", name, "phase", p.Status.Phase)
+				text := "pod finished"
+				if p.Status.Phase == v1.PodRunning {
+					text = "pod is running"
+				}
+				log.Info(text, "pod", name, "phase", p.Status.Phase)
 			}
 		}
 		next, err := nextWithin(ctx, board, now.Version, done)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -50,8 +51,10 @@ func TestRunOnceEndsWhenAllPodsRun(t *testing.T) {
 	if running != 1 {
 		t.Errorf("%d containers of the pod run after the agent has ended", running)
 	}
-	if !strings.Contains(r.log.String(), "default/job-node") || !strings.Contains(r.log.String(), "default/web-node") {
-		t.Errorf("the log does not name the pods: %s", r.log)
+	for _, want := range []string{"pod finished.*default/job-node", "pod is running.*default/web-node"} {
+		if !regexp.MustCompile(want).MatchString(r.log.String()) {
+			t.Errorf("the log lacks %q: %s", want, r.log)
+		}
 	}
 }
 

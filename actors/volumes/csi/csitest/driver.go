@@ -42,6 +42,8 @@ type Driver struct {
 	Limit atomic.Int64
 	// Fail, if not nil, returns the result of a call whose work is done.
 	Fail func(call string) error
+	// Refuse, if not nil, returns the errors of calls that do nothing, e.g. of "Unpublish handle".
+	Refuse func(call string) error
 
 	mu       sync.Mutex
 	calls    []string
@@ -121,6 +123,11 @@ func (d *Driver) note(call, handle string) {
 // begin records a call, and blocks if the call is to hang.
 func (d *Driver) begin(ctx context.Context, call, handle string) error {
 	d.note(call, handle)
+	if d.Refuse != nil {
+		if err := d.Refuse(call + " " + handle); err != nil {
+			return err
+		}
+	}
 	hangs := call == "Stage"
 	if d.Hangs != nil {
 		hangs = d.Hangs(call + " " + handle)
