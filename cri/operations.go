@@ -21,7 +21,7 @@ import (
 const GraceSlack = time.Second
 
 // ErrOperationsClosed is returned for an operation that is requested after Close.
-var ErrOperationsClosed = errors.New("the agent is shutting down: no new operation is begun")
+var ErrOperationsClosed = errors.New("the agent is shutting down: no new operations are started")
 
 // PanicError is the error of an operation that panicked. All of its callers get it.
 type PanicError struct {

@@ -96,7 +96,7 @@ func stopAndRead(ctx context.Context, h *host.Host, m messages.StopContainer, gr
 	case fact.State == messages.ContainerCreated:
 		return fact, nil // it never ran, and runtimes do not change its state
 	case fact.State != messages.ContainerExited:
-		return fact, fmt.Errorf("the runtime says that container %s is stopped, but also that it is %s", m.Fact.ID, fact.State)
+		return fact, fmt.Errorf("the runtime reported container %s as stopped, but also as %s", m.Fact.ID, fact.State)
 	}
 	return fact, nil
 }

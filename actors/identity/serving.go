@@ -271,7 +271,7 @@ func (s *Serving) Close() {
 }
 
 // errNoServing ends a client's handshake on this side.
-var errNoServing = errors.New("there is no serving certificate yet: the one that was asked for is not issued")
+var errNoServing = errors.New("there is no serving certificate yet: the requested one has not been issued")
 
 // inForce is the certificate that is shown; nil where there is none.
 func (s *Serving) inForce() *tls.Certificate {

@@ -168,7 +168,7 @@ func (w work) changeLinks(ctx context.Context, dir *safepath.Root, desired, ther
 		}
 		err := dir.Symlink(target, name)
 		if errors.Is(err, fs.ErrExist) {
-			err = fmt.Errorf("%s is there and is not a link to a log of ours; it is left alone", name)
+			err = fmt.Errorf("%s exists and is not a link to a container log; it is left alone", name)
 		}
 		errs = append(errs, err)
 	}

@@ -162,7 +162,7 @@ func (d *socketOpener) removeStale(ctx context.Context) error {
 		return err
 	}
 	if info.Mode().Type() != fs.ModeSocket {
-		return fmt.Errorf("%s is there and is not a socket; it is left alone", d.path)
+		return fmt.Errorf("%s exists and is not a socket; it is left alone", d.path)
 	}
 	if d.mine == nil || !os.SameFile(d.mine, info) { // our own socket with a failed loop needs no check
 		var dialer net.Dialer

@@ -169,7 +169,7 @@ func (l *Logind) connect(ctx context.Context) error {
 	}
 	conn, err := dbus.ConnectSystemBus() // it outlives ctx
 	if err != nil {
-		return fmt.Errorf("there is no system bus to reach systemd-logind by: %w", err)
+		return fmt.Errorf("no system bus to reach systemd-logind: %w", err)
 	}
 	l.conn, l.signals = conn, make(chan *dbus.Signal, 16)
 	conn.Signal(l.signals)

@@ -104,7 +104,7 @@ func resourceField(
 	case "limits":
 		quantity = limitOf(pod, container, v1.ResourceName(name), allocatable)
 	default:
-		return "", fmt.Errorf("resource %q is neither of requests nor of limits", ref.Resource)
+		return "", fmt.Errorf("resource %q is neither a request nor a limit", ref.Resource)
 	}
 	divisor := ref.Divisor
 	if divisor.IsZero() {

@@ -34,7 +34,7 @@ func Read(volume, path, key string) (string, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
 	case errors.Is(err, unix.EXDEV):
-		return "", errors.New("it leads out of the volume, or to what is mounted in it")
+		return "", errors.New("it leads out of the volume or into another mount")
 	case err != nil:
 		return "", err
 	}

@@ -59,7 +59,7 @@ func validTokens(c *kubeletconfig.ServiceAccountTokenAttributes) error {
 	}
 	switch {
 	case c.ServiceAccountTokenAudience == "":
-		return errors.New(".serviceAccountTokenAudience must be set: it is for whom tokens are good")
+		return errors.New(".serviceAccountTokenAudience must be set: it is the audience of the tokens")
 	case c.RequireServiceAccount == nil:
 		return errors.New(".requireServiceAccount must be set: true asks the plugin for no pod without a service account, " +
 			"false asks it without a token then")

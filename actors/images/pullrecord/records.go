@@ -294,7 +294,7 @@ func read(path, kind string, into any) error {
 	}
 	var is metav1.TypeMeta
 	if err := json.Unmarshal(data, &is); err != nil || is.Kind != kind || !strings.HasPrefix(is.APIVersion, group) {
-		return fmt.Errorf("%s is no %s of %s", path, kind, version)
+		return fmt.Errorf("%s is not a %s of %s", path, kind, version)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("%s: %w", path, err)

@@ -49,7 +49,7 @@ func Port(p intstr.IntOrString, ports []v1.ContainerPort) (int, error) {
 
 func inRange(n int) (int, error) {
 	if n < 1 || n > 65535 {
-		return 0, fmt.Errorf("%d is no port", n)
+		return 0, fmt.Errorf("%d is not a valid port", n)
 	}
 	return n, nil
 }

@@ -317,7 +317,7 @@ func (w *Watcher) ask(ctx context.Context, socket string) (handler Handler, name
 	defer cancel()
 	info, err := client.GetInfo(asking, &api.InfoRequest{})
 	if err != nil {
-		return nil, "", fmt.Errorf("asking who it is: %w", err)
+		return nil, "", fmt.Errorf("asking the plugin for its identity: %w", err)
 	}
 	name = info.GetName()
 	endpoint := info.GetEndpoint()

@@ -88,7 +88,7 @@ func (r Range) check() error {
 	case r.First < Unit:
 		return fmt.Errorf("the range %s has IDs below %d, which are the host's own", r, Unit)
 	case r.Length == 0 || r.Length%Unit != 0 || r.end() > 1<<32:
-		return fmt.Errorf("a range of %d IDs from %d is no multiple of %d IDs", r.Length, r.First, Unit)
+		return fmt.Errorf("a range of %d IDs from %d is not a multiple of %d IDs", r.Length, r.First, Unit)
 	}
 	return nil
 }

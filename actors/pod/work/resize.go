@@ -87,7 +87,7 @@ func (e ResizeContainer) update(ctx context.Context, h *host.Host) ContainerResi
 func memoryUsed(ctx context.Context, h *host.Host, id string) (int64, error) {
 	all, err := h.CRI.ListContainerStats(ctx, &runtimeapi.ContainerStatsFilter{Id: id})
 	if err != nil {
-		return 0, fmt.Errorf("what it uses of memory is not known: %w", err)
+		return 0, fmt.Errorf("its memory usage is unknown: %w", err)
 	}
 	used, found := uint64(0), false
 	for _, s := range all {
@@ -96,7 +96,7 @@ func memoryUsed(ctx context.Context, h *host.Host, id string) (int64, error) {
 		}
 	}
 	if !found {
-		return 0, errors.New("what it uses of memory is not known: the runtime does not tell")
+		return 0, errors.New("its memory usage is unknown: the runtime does not report it")
 	}
 	return int64(used), nil // no machine has so much
 }

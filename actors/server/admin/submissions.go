@@ -185,7 +185,7 @@ func readManifest(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, refuse(http.StatusRequestEntityTooLarge, "the manifest is larger than the %d MiB that it may have",
 			large.Limit>>20)
 	case err != nil:
-		return nil, bad(fmt.Errorf("the manifest did not arrive whole: %w", err))
+		return nil, bad(fmt.Errorf("the manifest was received incompletely: %w", err))
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	return data, nil

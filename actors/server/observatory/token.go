@@ -63,7 +63,7 @@ func (t *Token) value() string {
 }
 
 // errNoToken is returned for a file without a token, or with one that others could read.
-var errNoToken = errors.New("it is not a token that its owner alone can read")
+var errNoToken = errors.New("it does not contain a valid token, or other users can read it")
 
 // ReadToken reads a token's file. An error wraps fs.ErrNotExist if there is none, and fs.ErrPermission if the caller may not read
 // it.

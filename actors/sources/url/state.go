@@ -118,7 +118,7 @@ func load(opts Options) (*lastGood, error) {
 	}
 	bad := slices.IndexFunc(g.Pods, func(p *v1.Pod) bool { return p == nil || messages.CheckUID(string(p.UID)) != nil })
 	if bad >= 0 {
-		return nil, fmt.Errorf("entry %d of the checkpoint is no pod with a UID", bad)
+		return nil, fmt.Errorf("entry %d of the checkpoint is not a pod with a UID", bad)
 	}
 	return g, nil
 }

@@ -205,7 +205,7 @@ func change[Q, A any](ctx context.Context, d *Driver, o Owner, what string, migr
 	release, err := d.calls.Wait(ctx, o.keys()...)
 	if err != nil {
 		return messages.Cause{Code: messages.CauseDriverCall, Name: d.Name}.Errorf(
-			"CSI driver %s: %s: other calls to the driver do not end: %w", d.Name, what, err)
+			"CSI driver %s: %s: earlier calls to the driver are still running: %w", d.Name, what, err)
 	}
 	defer release()
 	_, err = call(ctx, d, what, migrated, m, q)

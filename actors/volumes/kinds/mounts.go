@@ -36,7 +36,7 @@ func MountsIn(folder Folder) ([]*mountinfo.Info, error) {
 	}
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(resolved))
 	if err != nil {
-		return nil, fmt.Errorf("reading what is mounted: %w", err)
+		return nil, fmt.Errorf("reading the mounts: %w", err)
 	}
 	for _, m := range mounts {
 		m.Mountpoint = folder.Path() + strings.TrimPrefix(m.Mountpoint, resolved)

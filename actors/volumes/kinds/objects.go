@@ -170,7 +170,7 @@ func downwardFiles(p Folder, out map[string]file, items []v1.DownwardAPIVolumeFi
 		case item.ResourceFieldRef != nil:
 			text, err = translate.ResourceValue(p.Pod, item.ResourceFieldRef, p.Node.Allocatable)
 		default:
-			err = errors.New("neither a field nor a resource is asked for")
+			err = errors.New("neither fieldRef nor resourceFieldRef is set")
 		}
 		if err != nil {
 			return Permanent("file %q: %w", item.Path, err)

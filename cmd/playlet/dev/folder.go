@@ -83,7 +83,7 @@ func newFolder(wanted, name string) (path string, temporary bool, err error) {
 	}
 	for _, name := range contents {
 		if _, err := os.Lstat(filepath.Join(path, name)); err == nil {
-			return "", false, fmt.Errorf("%s holds %s, which playlet dev did not leave there: give --dir a folder of its own",
+			return "", false, fmt.Errorf("%s contains %s, which playlet dev did not create: give --dir a separate folder",
 				path, name)
 		}
 	}

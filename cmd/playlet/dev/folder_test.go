@@ -27,7 +27,7 @@ func TestFoldersThatCannotBeUsedAreRefused(t *testing.T) {
 		{filepath.Join(dir, "mine"), "", filepath.Join(dir, "mine"), ""},
 		{filepath.Join(dir, "file"), "", "", "is not a folder"},
 		{filepath.Join(dir, "link"), "", "", "is not a folder"},
-		{filepath.Join(dir, "used"), "", "", "holds containerd.toml, which playlet dev did not leave there"},
+		{filepath.Join(dir, "used"), "", "", "contains containerd.toml, which playlet dev did not create"},
 		{"/" + strings.Repeat("x", maxFolder), "", "", "is too long"},
 	} {
 		path, temporary, err := newFolder(c.wanted, c.name)

@@ -111,7 +111,7 @@ func (i *installer) runs(cmd *cobra.Command, do func(context.Context) error) *co
 func (i *installer) prepare() error {
 	for flag, path := range map[string]string{"--binary": i.binary, "--config": i.config} {
 		if !filepath.IsAbs(path) {
-			return fmt.Errorf("%s=%s: an absolute path is needed, as the service has no folder of its own", flag, path)
+			return fmt.Errorf("%s=%s: must be an absolute path, since the service has no working folder", flag, path)
 		}
 	}
 	i.onlyRoot = os.Geteuid() != 0

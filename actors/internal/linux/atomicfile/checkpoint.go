@@ -101,7 +101,7 @@ func LoadText(path string, decode func([]byte) error) error {
 func decode(data []byte, version int, value any) error {
 	var c checkpoint
 	if err := json.Unmarshal(data, &c); err != nil {
-		return fmt.Errorf("it is cut off or not a checkpoint: %w", err)
+		return fmt.Errorf("it is truncated or not a checkpoint: %w", err)
 	}
 	if c.Version != version {
 		return fmt.Errorf("it has version %d, and this agent reads version %d", c.Version, version)

@@ -182,7 +182,7 @@ type leaks struct {
 // begin records the remains that already exist. After an error, leaks finds none.
 func (l *leaks) begin(ctx context.Context, all *api.Pods, rootDir string) error {
 	if rootDir == "" {
-		return errors.New("the agent does not say what its root folder is")
+		return errors.New("the agent did not report its root folder")
 	}
 	client, err := cri.Dial(cri.Options{RuntimeEndpoint: all.Runtime.Endpoint})
 	if err != nil {

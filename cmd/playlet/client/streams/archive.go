@@ -129,7 +129,7 @@ func (u *unpacking) unpack(from io.Reader, name, target string) error {
 			return u.makeLinks()
 		}
 		if err != nil {
-			return fmt.Errorf("what the container sends is no tar archive, or is cut off: %w", err)
+			return fmt.Errorf("the container's output is not a tar archive or is truncated: %w", err)
 		}
 		below, inside := under(name, h.Name)
 		if !inside {

@@ -87,7 +87,7 @@ func (c *streamCommand) cp(ctx context.Context, args []string) error {
 		err = c.copyIn(inner, pod, from, toPath, cancel)
 	}
 	if ctx.Err() != nil {
-		return &cli.ExitError{Code: 130, Err: errors.New("interrupted; the copy is not whole")}
+		return &cli.ExitError{Code: 130, Err: errors.New("interrupted; the copy is incomplete")}
 	}
 	return err
 }

@@ -64,7 +64,7 @@ func (c *submitCommand) read(ctx context.Context, file string) ([]byte, error) {
 		defer cancel()
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, file, nil)
 		if err != nil {
-			return nil, fmt.Errorf("%s is no URL", file)
+			return nil, fmt.Errorf("%s is not a URL", file)
 		}
 		transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true}
 		answer, err := (&http.Client{Transport: transport}).Do(request)

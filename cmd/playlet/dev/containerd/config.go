@@ -128,7 +128,7 @@ imports = []
 func (s Settings) TOML() (string, error) {
 	for _, path := range slices.Concat([]string{s.Root, s.Runc}, s.CNIBins, slices.Collect(maps.Values(s.Others))) {
 		if strings.ContainsAny(path, "\"\\\n") {
-			return "", fmt.Errorf("the path %q holds what containerd's configuration cannot", path)
+			return "", fmt.Errorf("the path %q contains characters that containerd's configuration cannot hold", path)
 		}
 	}
 	var out strings.Builder

@@ -66,7 +66,7 @@ func OwnFolder(path string) error {
 		return err
 	}
 	if owner, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(owner.Uid) != os.Geteuid() {
-		return fmt.Errorf("the folder %s belongs to another user, who could have other files removed with it", path)
+		return fmt.Errorf("the folder %s belongs to another user, who could make the agent remove other files", path)
 	}
 	return nil
 }

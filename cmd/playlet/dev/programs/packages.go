@@ -51,11 +51,11 @@ var libraries = []string{"iptables"}
 func supply(ctx context.Context, packages []string, cache string, p *progress.Progress) error {
 	all := strings.Join(packages, " ")
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return fmt.Errorf("there is no apt-get on this machine: install %s by its own means, or name where they are with "+
+		return fmt.Errorf("there is no apt-get on this machine: install %s with its package manager, or give their folders with "+
 			"--programs", all)
 	}
 	if cache == "" {
-		return errors.New("neither $HOME nor $PLAYLET_CACHE says where to unpack " + all)
+		return errors.New("set $HOME or $PLAYLET_CACHE to the folder in which to unpack " + all)
 	}
 	var installed, unpacked []string
 	for _, name := range packages {
