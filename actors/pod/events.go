@@ -3,6 +3,7 @@ package pod
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -88,7 +89,10 @@ func (m *Machine) recordImageFailed(c *known.Container, v messages.ImageFailed) 
 	case messages.ReasonImageInspectError:
 		warn(messages.EventInspectFailed, "Failed to inspect image %q: %s", v.Image, r.Cause.Text)
 	default:
-		warn(messages.EventFailed, "Failed to pull image %q: %s", v.Image, r.Cause.Text)
+		if words := fmt.Sprintf("Failed to pull image %q: %s", v.Image, r.Cause.Text); m.Set.Events && m.Pod != nil {
+			sentence := strings.TrimSuffix(m.sentence(r), ": "+r.Cause.Text) // which the words end with
+			m.record(c.Name, v1.EventTypeWarning, messages.EventFailed, "%s", explain.Event(words, sentence))
+		}
 	}
 	warn(messages.EventFailed, "Error: %s", r.Code)
 }

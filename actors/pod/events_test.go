@@ -142,7 +142,7 @@ func TestTheEventsOfAnImage(t *testing.T) {
 	}
 	at, denied := a.now.Add(time.Minute), "; container c0: image image cannot be pulled: denied"
 	a.hears(failed(messages.ReasonErrImagePull, "denied", at), failed(messages.ReasonErrImagePull, "denied", at))
-	a.sameEvents(t, "a failure", `c0 Failed: Failed to pull image "image": denied`+denied, "c0 Failed: Error: ErrImagePull"+denied)
+	a.sameEvents(t, "a failure", `c0 Failed: Failed to pull image "image": denied`+strings.TrimSuffix(denied, ": denied"), "c0 Failed: Error: ErrImagePull"+denied)
 	a.hears(failed(messages.ReasonImagePullBackOff, "denied", at), failed(messages.ReasonImagePullBackOff, "denied", at))
 	a.sameEvents(t, "a back-off", `c0 BackOff: Back-off pulling image "image"`+denied, "c0 Failed: Error: ImagePullBackOff"+denied)
 	a.hears(failed(messages.ReasonRuntimeUnavailable, "gone", at))
