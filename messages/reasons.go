@@ -86,6 +86,16 @@ func OneLine(err error) string {
 	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
+// Shorten returns the beginning of a text that others write, in at most this many bytes. An ellipsis marks the cut, which splits
+// no character.
+func Shorten(text string, most int) string {
+	const more = " …"
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:max(most-len(more), 0)], "") + more
+}
+
 // Err is the reason as an error text: "Code: Message".
 func (r Reason) String() string {
 	if r.Message == "" {

@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // Explain describes an error of the API server in a sentence, with the remedy where there is one. The same problem always has
@@ -160,8 +162,5 @@ var changing = regexp.MustCompile(`"?https?://[^\s"]*"?:?\s?|\S+:\d+->`)
 
 // bare returns text on one line without its changing parts.
 func bare(text string) string {
-	if len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "") + " …" // the cut may split a character
-	}
-	return strings.ReplaceAll(changing.ReplaceAllString(text, ""), "\n", " ")
+	return strings.ReplaceAll(changing.ReplaceAllString(messages.Shorten(text, maxText), ""), "\n", " ")
 }

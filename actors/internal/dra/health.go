@@ -2,12 +2,13 @@ package dra
 
 import (
 	"maps"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	healthapi "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
+
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // healthTimeout is how long a report of a device counts unless the driver sets another time; the kubelet's.
@@ -48,7 +49,8 @@ func (r reports) take(now time.Time, driver string, list []*healthapi.DeviceHeal
 	}
 	for _, d := range list {
 		id := deviceID{d.GetDevice().GetPoolName(), d.GetDevice().GetDeviceName()}
-		h := deviceHealth{status: statusOf(d.GetHealth()), message: shorten(d.GetMessage()), at: now, timeout: healthTimeout}
+		h := deviceHealth{status: statusOf(d.GetHealth()), at: now, timeout: healthTimeout,
+			message: messages.Shorten(d.GetMessage(), v1.ResourceHealthMessageMaxLength)}
 		if s := d.GetHealthCheckTimeoutSeconds(); s > 0 {
 			h.timeout = time.Duration(min(s, int64(24*time.Hour/time.Second))) * time.Second
 		}
@@ -90,12 +92,4 @@ func statusOf(s healthapi.HealthStatus) v1.ResourceHealthStatus {
 	default:
 		return v1.ResourceHealthStatusUnknown
 	}
-}
-
-// shorten cuts a message to the length that the API server accepts.
-func shorten(message string) string {
-	if len(message) <= v1.ResourceHealthMessageMaxLength {
-		return message
-	}
-	return strings.ToValidUTF8(message[:v1.ResourceHealthMessageMaxLength-3], "") + "..." // the cut may split a character
 }

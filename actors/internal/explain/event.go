@@ -15,11 +15,11 @@ const maxEvent = 1024
 // Where one contains the other, it stands alone; of a sentence with several clauses, a first clause that the words contain is
 // left out. Words that leave too little room for the sentence are cut.
 func Event(words, sentence string) string {
-	if sentence = cut(sentence, maxEvent); words == "" {
+	if sentence = messages.Shorten(sentence, maxEvent); words == "" {
 		return sentence
 	}
-	if strings.Contains(cut(words, maxEvent), sentence) {
-		return cut(words, maxEvent)
+	if strings.Contains(messages.Shorten(words, maxEvent), sentence) {
+		return messages.Shorten(words, maxEvent)
 	}
 	if strings.Contains(sentence, strings.TrimSpace(words)) {
 		return sentence
@@ -33,13 +33,13 @@ func Event(words, sentence string) string {
 	if room < len(between) {
 		return sentence
 	}
-	return cut(words, room) + between + sentence
+	return messages.Shorten(words, room) + between + sentence
 }
 
 // EventOf is Event with the sentence on the reason for which the pod waits, or one of its containers.
 func EventOf(words string, pod *v1.Pod, r messages.Reason) string {
 	if pod == nil || r.Code == messages.ReasonUnhealthy { // the words have the probe and its result
-		return cut(words, maxEvent)
+		return messages.Shorten(words, maxEvent)
 	}
 	return Event(words, Waits(pod, &v1.PodStatus{}, r))
 }
@@ -89,15 +89,6 @@ func Ended(pod *v1.Pod, container string, t *v1.ContainerStateTerminated) string
 	f := Finding{Container: container}
 	view{pod: pod, is: &v1.PodStatus{}}.end(&f, t, false)
 	return f.Cause
-}
-
-// cut is the beginning of a text, in so many bytes at most.
-func cut(s string, most int) string {
-	const more = " …"
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:max(most-len(more), 0)], "") + more
 }
 
 // Ending begins the sentence on a pod that ends.

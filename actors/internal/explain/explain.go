@@ -211,5 +211,5 @@ const maxWords = 304
 
 // short is the beginning of a text in one line.
 func short(s string) string {
-	return cut(strings.Join(strings.Fields(s), " "), maxWords)
+	return messages.Shorten(strings.Join(strings.Fields(s), " "), maxWords)
 }

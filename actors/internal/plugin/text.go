@@ -2,10 +2,11 @@ package plugin
 
 import (
 	"context"
-	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
+
+	"github.com/playlet-dev/playlet/messages"
 )
 
 const (
@@ -16,12 +17,7 @@ const (
 )
 
 // Shorten cuts a text of a plugin, e.g. an error or a name, to 2 KiB.
-func Shorten(text string) string {
-	if len(text) <= maxText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxText], "") + " …" // the cut may split a character
-}
+func Shorten(text string) string { return messages.Shorten(text, maxText) }
 
 // shortErrors cuts the texts of errors. The code stays.
 func shortErrors(ctx context.Context, method string, q, a any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
