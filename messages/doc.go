@@ -6,4 +6,23 @@
 // A test fails where one of the four is missing.
 package messages
 
+import (
+	_ "embed"
+	"strings"
+)
+
 //go:generate go test -run TestTableOfMessages . -update
+
+//go:embed README.md
+var table string
+
+// Names returns the type names of all messages in alphabetical order, from the generated table.
+func Names() (out []string) {
+	for line := range strings.Lines(table) {
+		if name, ok := strings.CutPrefix(line, "| `"); ok {
+			name, _, _ = strings.Cut(name, "`")
+			out = append(out, name)
+		}
+	}
+	return out
+}

@@ -148,6 +148,25 @@ func TestTableOfMessages(t *testing.T) {
 	}
 }
 
+func TestNames_AreTheMessages(t *testing.T) {
+	want := slices.DeleteFunc(slices.Sorted(maps.Keys(exportedStructs(t))), func(n string) bool { return slices.Contains(values, n) })
+	if got := Names(); !slices.Equal(got, want) {
+		t.Errorf("got names %q, want %q", got, want)
+	}
+}
+
+func TestShorten_KeepsCharactersWhole(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{{"four", 4, "four"}, {"ääää", 7, "ä …"}, {"five5", 4, " …"}, {"five5", 2, " …"}} {
+		if got := Shorten(c.text, c.most); got != c.want {
+			t.Errorf("Shorten(%q, %d): got %q, want %q", c.text, c.most, got, c.want)
+		}
+	}
+}
+
 // tableOf is the table in Markdown, a line for each message, by name.
 func tableOf(docs map[string]string) string {
 	var out strings.Builder

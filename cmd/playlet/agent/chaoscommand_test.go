@@ -55,7 +55,10 @@ func TestChaosByHand(t *testing.T) {
 		t.Errorf("%v %s%s", err, out, notes)
 	}
 	for args, want := range map[string]string{
-		"kill volumes --message=Nothing --for=100ms": "rule 8 did nothing: no matching message arrived",
+		"kill volumes --message=nothing --for=100ms": "rule 8 did nothing: no matching message arrived",
+		"kill volumes --message=MountVolume":         `--message: no message matches "MountVolume"; did you mean MountVolumes?`,
+		"kill volumes --message=mountvolumes":        `--message: no message matches "mountvolumes"; did you mean MountVolumes?`,
+		"drop volumes --message=Xyzzyx* --count=-1":  `--message: no message matches "Xyzzyx*"`,
 		"kill web":                  `no actor matches "web"; did you mean pods/web? (playlet actors lists them)`,
 		"drop file":                 `no actor matches "file"; did you mean sources/file? (playlet actors lists them)`,
 		"kill volums --dry-run":     `no actor matches "volums"; did you mean volumes? (playlet actors lists them)`,

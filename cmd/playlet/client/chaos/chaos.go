@@ -8,14 +8,19 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/actors"
@@ -127,6 +132,9 @@ func (c *chaosCommand) run(ctx context.Context, args []string) error {
 	if c.rule.Count == 0 || c.rule.Probability == 0 { // which stand for the defaults in a rule
 		return errors.New("--count=0 and --probability=0 would do nothing")
 	}
+	if err := checkMessage(c.rule.Message); err != nil {
+		return fmt.Errorf("--message: %w", err)
+	}
 	added, err := c.Client.AddChaos(ctx, c.rule, true)
 	if err == nil && len(added.Targets) == 0 && (c.wait || c.dryRun || !strings.ContainsAny(c.rule.Target, "*?[=")) {
 		return c.unmatched(ctx)
@@ -192,6 +200,35 @@ func (c *chaosCommand) unmatched(ctx context.Context) error {
 		return fmt.Errorf("no actor matches %q; did you mean %s? %s", c.rule.Target, meant, list)
 	}
 	return fmt.Errorf("no actor matches %q %s", c.rule.Target, list)
+}
+
+// results are the exported results of an actor's own work. All others begin with a small letter, as timers do.
+var results = []any{
+	work.ContainerResized{}, work.PodRemoved{}, work.SandboxStarted{}, work.SandboxStopped{}, work.SandboxUpdated{},
+}
+
+// checkMessage returns an error if text, the type name of a message or a glob, matches none. Names that begin with a small letter
+// are known only to their actor, and are checked only for a wrong case.
+func checkMessage(text string) error {
+	all := messages.Names()
+	for _, r := range results {
+		all = append(all, reflect.TypeOf(r).Name())
+	}
+	matches := func(name string) bool {
+		ok, err := path.Match(text, name)
+		return ok || err != nil // the agent refuses a malformed glob
+	}
+	if text == "" || slices.ContainsFunc(all, matches) {
+		return nil
+	}
+	meant := configfile.Closest(text, all)
+	if first, _ := utf8.DecodeRuneInString(text); !unicode.IsUpper(first) && !strings.EqualFold(text, meant) {
+		return nil
+	}
+	if meant != "" {
+		meant = "; did you mean " + meant + "?"
+	}
+	return fmt.Errorf("no message matches %q%s", text, meant)
 }
 
 func sparedText(spared int, otherwise string) string {

@@ -100,6 +100,9 @@ func readExperiment(file string, data []byte) (*experiment, error) {
 		if rule.Force {
 			wrong(fmt.Sprintf("spec.steps[%d].force", i), "an experiment leaves alive what its supervisor would give up")
 		}
+		if err := checkMessage(rule.Message); err != nil {
+			wrong(fmt.Sprintf("spec.steps[%d].message", i), "%v", err)
+		}
 		for _, err := range faultsOf(rule.Complete()) {
 			wrong(fmt.Sprintf("spec.steps[%d].%s", i, err.Field), "%s", err.Text)
 		}

@@ -33,6 +33,7 @@ func TestAnExperimentIsRefusedWithLineAndField(t *testing.T) {
 		{"    count: 2", "    cuont: 2", `f:10: spec.steps[0].cuont: unknown field "cuont"`},
 		{"count: 2", "count: two", "f:10: spec.steps[0].count: must be a whole number"},
 		{"count: 2", "for: 5", "f:10: spec.steps[0].for: it must be a duration"},
+		{"count: 2", "message: MountVolume", `f:10: spec.steps[0].message: no message matches "MountVolume"; did you mean MountVolumes?`},
 		{"count: 2", "force: true", "f:10: spec.steps[0].force: an experiment leaves alive"},
 		{"count: 2", "probability: half", "f:10: spec.steps[0].probability: must be a number"},
 		{"seed: 3", "seed: -1", "spec.seed: must not be negative"},
