@@ -9,7 +9,7 @@ import (
 )
 
 // A runtime that does not implement the call is not an error.
-func TestARuntimeIsReportedOfThePodAsAWhole(t *testing.T) {
+func TestUpdateSandbox_HasPodResources(t *testing.T) {
 	var reported *runtimeapi.UpdatePodSandboxResourcesRequest
 	var answer error
 	c := fakeClient(t, &fakeRuntime{updateSandbox: func(r *runtimeapi.UpdatePodSandboxResourcesRequest) error {

@@ -26,7 +26,7 @@ import (
 
 // A newcomer's steps: start, follow each of the printed directions, try the failures that it survives, press Ctrl-C. Nothing
 // remains.
-func TestDevRunsANodeAndLeavesTheMachineAsItWas(t *testing.T) {
+func TestDev_RunsANodeAndCleansUp(t *testing.T) {
 	for _, kind := range stack.Runtimes {
 		t.Run(string(kind), func(t *testing.T) {
 			if kind == stack.Containerd1 {

@@ -131,7 +131,7 @@ func smallDisk(t *testing.T, at string, mebibytes int64, options ...string) {
 
 // Pods that use up the memory that they have together are evicted before the kernel ends any of them: the one that has most
 // beyond its request.
-func TestAPodThatFillsTheMemoryOfAllPodsIsEvicted(t *testing.T) {
+func TestEviction_OnPodsMemory(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	total := memoryTotal(t)
 	a := agentWith(t, s, func(a *stack.Agent) {

@@ -191,7 +191,7 @@ func TestWhatIsKeptForAPodIsBounded(t *testing.T) {
 
 // Files that the agent keeps for a pod count in the ranking: a pod that fills the node's file system with them is evicted, and no
 // other one.
-func TestAPodThatFillsWhatIsKeptForItIsEvicted(t *testing.T) {
+func TestEviction_CountsTheAgentsFilesOfAPod(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := short(t, s, map[string]string{"nodefs.available": "20Mi"}, func(a *stack.Agent) { smallDisk(t, a.RootDir, 100) })
 	paths := map[string]string{"message": "/dev/termination-log", "hosts": "/etc/hosts"}

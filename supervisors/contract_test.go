@@ -44,7 +44,7 @@ func (w *watcher) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, chil
 	sup.StopChildren(child)
 }
 
-func TestProtoactorAsksTheParentActorAboutFailuresAndTellsItOfTheEndOnce(t *testing.T) {
+func TestProtoactor_ParentDecidesAndLearnsOfTheEndOnce(t *testing.T) {
 	as := quietSystem()
 	defer as.Shutdown()
 	child := actor.PropsFromFunc(func(ctx actor.Context) {
@@ -80,7 +80,7 @@ func TestProtoactorAsksTheParentActorAboutFailuresAndTellsItOfTheEndOnce(t *test
 	stopAndWait(t, as, parent)
 }
 
-func TestProtoactorDeliversUserMessagesInOrderAndNoneAfterStopped(t *testing.T) {
+func TestProtoactor_OrderedDeliveryUntilStopped(t *testing.T) {
 	as := quietSystem()
 	defer as.Shutdown()
 	var got []int

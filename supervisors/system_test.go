@@ -258,7 +258,7 @@ func TestResultsAndTimersOfAnEarlierLifeAreDropped(t *testing.T) {
 	}
 }
 
-func TestAPanicInWorkIsAPanicOfTheActor(t *testing.T) {
+func TestWorkPanic_RestartsTheActor(t *testing.T) {
 	in := newInbox()
 	s := startFamily(t, family(Escalate, 5), in, nil, func(ctx Context, msg any) bool {
 		if _, ok := msg.(ping); ok && ctx.Self() == "keeper/a" {
@@ -356,7 +356,7 @@ func TestARowWithoutAConstructorIsFound(t *testing.T) {
 	}
 }
 
-func TestADroppedMessageIsLostAndAKilledActorComesBack(t *testing.T) {
+func TestInterceptor_DropsMessagesAndKillsActors(t *testing.T) {
 	in := newInbox()
 	s := startFamily(t, family(Escalate, 5), in, nil, nil)
 	in.await(t, 1, "starts of a", is[messages.Started]("keeper/a"))

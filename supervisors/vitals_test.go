@@ -23,7 +23,7 @@ func awaitVitals(t *testing.T, s *System, a messages.Address, ok func(Vitals) bo
 	}
 }
 
-func TestVitalsOfAnActorThatHangsAndFallsAndIsQuarantined(t *testing.T) {
+func TestVitals_OfHangingAndQuarantinedActors(t *testing.T) {
 	in, release := newInbox(), make(chan struct{})
 	s := startFamily(t, family(Quarantine, 1), in, nil, func(ctx Context, msg any) bool {
 		if _, hang := msg.(ping); hang && ctx.Self() == "keeper/a" {

@@ -98,7 +98,7 @@ func TestWorkLogsAsItsActor(t *testing.T) {
 }
 
 // A panic in work is logged even when its actor has ended, and no actor can fail because of it.
-func TestAPanicInWorkWhoseActorHasEndedIsReported(t *testing.T) {
+func TestWorkPanic_IsReportedAfterTheActorEnds(t *testing.T) {
 	in, release := newInbox(), make(chan struct{})
 	s, log := startWorker(t, nil, func(ctx Context, msg any) {
 		in.put(named{ctx.Self(), msg})

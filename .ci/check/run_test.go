@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestRunGoesOnAfterAFailureAndEndsWithTheTruth(t *testing.T) {
+func TestRun_ContinuesAfterAFailureAndReportsIt(t *testing.T) {
 	fixed := func(t tally, err error) func(context.Context, io.Writer) (tally, error) {
 		return func(context.Context, io.Writer) (tally, error) { return t, err }
 	}

@@ -38,7 +38,7 @@ func sandbox(t *testing.T, h *host.Host, pod *v1.Pod, attempt uint32) messages.S
 
 // The remainder of an interrupted start is replaced by another container of the same attempt, even if it is in an earlier
 // sandbox. A container that failed to start by its own fault is kept.
-func TestWhatIsLeftOfACutOffStartGivesWay(t *testing.T) {
+func TestInterruptedStart_RemainsAreReplaced(t *testing.T) {
 	for _, c := range []struct {
 		name, failure string
 		otherSandbox  bool
@@ -139,7 +139,7 @@ func TestACutOffStartDoesNotWaitForRemovals(t *testing.T) {
 
 // An adopted container in state created may turn out to be the remainder of an interrupted start. That is a failed start, not
 // an end.
-func TestAnAdoptedContainerThatIsCutOffHasFailedOnly(t *testing.T) {
+func TestAdoption_InterruptedStartIsNoEnd(t *testing.T) {
 	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
 		Default: sim.Sequence{{StartError: "failed to create containerd task: context canceled"}},
 	}})

@@ -58,7 +58,7 @@ func (d *draining) asks(k *supervisortest.Kit, hookOnly bool) string {
 
 // The hook runs on request, and the signal waits. The stop that follows does not run the hook again, whether it reaches the
 // same actor, a restarted actor, or another agent.
-func TestAHookIsNotRunAgainWhenTheTurnComes(t *testing.T) {
+func TestPreStop_RunsOnceBeforeTheTurn(t *testing.T) {
 	for name, next := range map[string]func(d *draining, k *supervisortest.Kit) *supervisortest.Kit{
 		"the same actor":    func(_ *draining, k *supervisortest.Kit) *supervisortest.Kit { return k },
 		"a restarted actor": func(d *draining, _ *supervisortest.Kit) *supervisortest.Kit { return d.actor(t) },
@@ -186,7 +186,7 @@ func TestTheEndOfTheContainerEndsItsHook(t *testing.T) {
 
 // A container with a running post-start hook waits for its turn like any other when its pod ends. The interrupted hook does not
 // stop it.
-func TestAPostStartHookThatIsCutOffEndsNothing(t *testing.T) {
+func TestPostStart_CutOffEndsNothing(t *testing.T) {
 	r, s := hanging(t)
 	k := r.actor()
 	k.Send("pods/u1", r.desired)
@@ -207,7 +207,7 @@ func TestAPostStartHookThatIsCutOffEndsNothing(t *testing.T) {
 }
 
 // A hook that a frozen runtime has not begun gets its grace period once the runtime answers again. Only then comes the signal.
-func TestAHookHasItsGracePeriodAfterTheRuntimeWasAway(t *testing.T) {
+func TestPreStop_KeepsItsGraceAfterARuntimeOutage(t *testing.T) {
 	d := newDraining(t)
 	d.stop.Grace = 5 * time.Second
 	thaw := d.r.Inject(sim.Fault{Kind: sim.Hang, Times: -1})

@@ -45,7 +45,7 @@ func command(c ...string) *v1.LifecycleHandler {
 }
 
 // The hooks of all pods of a drained node run in the same grace period, so no hook may wait for another.
-func TestThePreStopHooksOfADrainAllRunAtOnce(t *testing.T) {
+func TestDrain_RunsPreStopHooksTogether(t *testing.T) {
 	const hooks = 80
 	var begun atomic.Int32
 	all := make(chan struct{})

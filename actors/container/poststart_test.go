@@ -86,7 +86,7 @@ func reported(k *supervisortest.Kit) messages.ContainerFact {
 	return *k.Take()[0].Msg.(messages.ContainerReported).Fact // the first message is a report
 }
 
-func TestAPostStartHookRunsOnceAndThenTheContainerHasStarted(t *testing.T) {
+func TestPostStart_RunsOnceBeforeStarted(t *testing.T) {
 	r := newHookRig(t)
 	k := r.actor()
 	k.Send("pods/u1", r.desired)
@@ -123,7 +123,7 @@ func TestAFailedPostStartHookEndsTheContainer(t *testing.T) {
 
 // An agent may die after a hook failed and before it has stopped the container. The next agent stops the container without
 // running the hook again.
-func TestAPostStartHookThatFailedBeforeARestartIsNotRunAgain(t *testing.T) {
+func TestPostStart_FailureOutlivesTheActor(t *testing.T) {
 	r := newHookRig(t)
 	r.code = 1
 	k := r.actor()
@@ -142,7 +142,7 @@ func TestAPostStartHookThatFailedBeforeARestartIsNotRunAgain(t *testing.T) {
 }
 
 // A container with a failed hook is stopped later if the runtime cannot stop it at once.
-func TestAContainerWhoseHookFailedIsEndedInTheEnd(t *testing.T) {
+func TestPostStartFailure_EndsTheContainerEventually(t *testing.T) {
 	r := newHookRig(t)
 	r.code = 1
 	r.r.Inject(sim.Fault{Call: "StopContainer", Times: 1, Kind: sim.Error, Err: fs.ErrInvalid})
@@ -162,7 +162,7 @@ func TestAContainerWhoseHookFailedIsEndedInTheEnd(t *testing.T) {
 
 // A hook that was interrupted by the agent's death runs again. A completed hook does not, nor does the hook of a container that
 // a kubelet started.
-func TestAnAdoptedContainerIsOwedTheHookThatWasCutOff(t *testing.T) {
+func TestAdoption_RepeatsAnInterruptedPostStart(t *testing.T) {
 	for _, cutOff := range []bool{true, false} {
 		r := newHookRig(t)
 		k := r.actor()

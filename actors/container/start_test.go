@@ -68,7 +68,7 @@ func TestAContainerThatNeverRanIsStoppedAtOnce(t *testing.T) {
 }
 
 // A container that was found is not started until its status can be read.
-func TestAContainerThatWasFoundIsReadBeforeItIsStarted(t *testing.T) {
+func TestFoundContainer_IsReadBeforeStart(t *testing.T) {
 	h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	pod := podOf(v1.Container{Name: "c", Image: "image"})
 	w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)}

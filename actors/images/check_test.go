@@ -104,7 +104,7 @@ func (r *accountRig) runs(t *testing.T) int {
 }
 
 // An image pulled for a service account is for its pods, as long as a credential provider has credentials for them.
-func TestAnImageIsForTheServiceAccountThatBroughtIt(t *testing.T) {
+func TestImageAccess_ByServiceAccount(t *testing.T) {
 	r := newAccountRig(t)
 	r.start(t)
 	r.asks("owner", "robot", v1.PullIfNotPresent)

@@ -190,7 +190,7 @@ func TestWhetherOtherCredentialsMayHelp(t *testing.T) {
 }
 
 // A need waits for a limited time for a pull secret that is being read, since the pull would fail without it.
-func TestAPullWaitsForASecretThatIsBeingRead(t *testing.T) {
+func TestPull_WaitsForAnUnreadSecret(t *testing.T) {
 	ask := private("u", "a")
 	ask.Pod.Annotations = map[string]string{objectset.SourceAnnotation: objectset.APISource}
 	ref := objectset.Ref{Kind: objectset.Secret, Namespace: ask.Pod.Namespace, Name: "a"}
@@ -226,7 +226,7 @@ func TestAPullWaitsForASecretThatIsBeingRead(t *testing.T) {
 }
 
 // A missing pull secret is recorded in an Event once, and again when the set of missing ones changes.
-func TestAPullSecretThatDoesNotExistIsAnEvent(t *testing.T) {
+func TestPullSecret_MissingIsAnEvent(t *testing.T) {
 	f := &fake{there: map[string]string{}}
 	board := objectset.NewBoard(true)
 	board.Publish(boardOf())

@@ -76,7 +76,7 @@ func TestWhatIsReportedAgainIsSaidToBe(t *testing.T) {
 }
 
 // A present image is reported as new once per attempt.
-func TestAnImageThatIsThereIsNewsOfEachAttempt(t *testing.T) {
+func TestPresentImage_IsReportedPerAttempt(t *testing.T) {
 	b := newMachine(lanes.New(1, 0, 0))
 	m := ask("a", v1.PullIfNotPresent, 1)
 	for _, want := range []string{"a: there", "a: there again"} {

@@ -135,7 +135,7 @@ func TestPresentImageCostsOneCallForAll(t *testing.T) {
 	}
 }
 
-func TestMissingImageIsPulledWithThePriorityOfItsPod(t *testing.T) {
+func TestPull_HasThePodsPriority(t *testing.T) {
 	f := &fake{}
 	k := start(t, f, nil)
 	k.Send("pods/a", puller("a", "img:1", v1.PullIfNotPresent))

@@ -460,7 +460,7 @@ func (l *leaver) ReopenContainerLog(context.Context, string) error {
 }
 
 // The end of a container does not hide other problems with its log.
-func TestWhatIsWrongWithTheLogOfAContainerThatEnds(t *testing.T) {
+func TestLogProblem_EndsWithTheContainer(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(n *node)
 		before  func(n *node)

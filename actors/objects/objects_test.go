@@ -213,7 +213,7 @@ func TestAWriterIsWaitedFor(t *testing.T) {
 }
 
 // A writer that holds a file open without writing is waited for briefly, also if the clock was set since the file was written.
-func TestAWriterThatIsQuietIsNotWaitedForForEver(t *testing.T) {
+func TestQuietWriter_IsNotAwaitedForever(t *testing.T) {
 	for name, set := range map[string]time.Duration{"right": 0, "set back": -time.Hour, "set forward": time.Hour} {
 		f := newFolder(t)
 		now := time.Now().Add(set)

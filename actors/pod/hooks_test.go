@@ -15,7 +15,7 @@ import (
 )
 
 // A sidecar ends by itself while it waits for its turn and its hook still runs.
-func TestNoHookIsLeftOfAPodThatHasEnded(t *testing.T) {
+func TestEndedPod_LeavesNoHook(t *testing.T) {
 	h, _ := hosttest.Simulated(t, sim.Options{})
 	pod := sidecarPod(v1.RestartPolicyAlways, 1, 1)
 	k := supervisortest.New(t, "pods/u1", New(Options{Host: h, Settings: newWorld(pod).set})("u1"))

@@ -109,7 +109,7 @@ func TestAStartThatFailedWithoutAWordMayRun(t *testing.T) {
 
 // A container's actor fails, the container is removed from outside, and another is created without a report. The late report of
 // the first start is not the last one, and the sandbox is not stopped while a container runs in it.
-func TestTheAnswerToAnEarlierLifeIsNotTheLast(t *testing.T) {
+func TestAnswer_ToAnEarlierIncarnationIsNotFinal(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)
 	for len(w.runningNames()) == 0 {
@@ -139,7 +139,7 @@ func TestTheAnswerToAnEarlierLifeIsNotTheLast(t *testing.T) {
 
 // The actor fails while a start is in progress, and the spec has changed. Before the next attempt begins, a reading shows whether
 // the earlier one runs.
-func TestNoOtherAttemptBesideAStartOfWhichNothingIsKnown(t *testing.T) {
+func TestUnknownStart_BlocksOtherAttempts(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.halfway = 1
 	w.step(nil)
@@ -174,7 +174,7 @@ func TestNoOtherAttemptBesideAStartOfWhichNothingIsKnown(t *testing.T) {
 
 // The outcome of a start is lost, and a reading then shows the container as exited. It counts as any other end: restartPolicy and
 // the back-off apply.
-func TestAnEndThatIsReadAfterALostStartIsAnswered(t *testing.T) {
+func TestLostStart_EndIsAnswered(t *testing.T) {
 	for policy, code := range map[v1.RestartPolicy]int32{v1.RestartPolicyNever: 0, v1.RestartPolicyOnFailure: 0,
 		v1.RestartPolicyAlways: 1} {
 		a := newReady(testPod(policy, 0, 2))

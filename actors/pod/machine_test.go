@@ -202,7 +202,7 @@ func TestBackOffIsTheKubelets(t *testing.T) {
 	}
 }
 
-func TestALostSandboxIsMadeAgainAndInitRunsAgain(t *testing.T) {
+func TestLostSandbox_RunsInitAgain(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 1, 1))
 	w.exit = func(name string, _ uint32) (int32, bool) { return 0, name[0] == 'i' }
 	w.step(nil)
@@ -226,7 +226,7 @@ func TestALostSandboxIsMadeAgainAndInitRunsAgain(t *testing.T) {
 	}
 }
 
-func TestAFailedInitContainerFailsThePodThatNeverRestarts(t *testing.T) {
+func TestInitFailure_FailsAPodThatNeverRestarts(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyNever, 1, 1))
 	w.exit = func(string, uint32) (int32, bool) { return 7, true }
 	w.step(nil)
@@ -312,7 +312,7 @@ func TestSidecarsAreStoppedLastAndInReverse(t *testing.T) {
 }
 
 // All pre-stop hooks run when the pod's termination begins; sidecars wait for their turn, but no longer than the grace period.
-func TestHooksRunAtOnceAndTheGracePeriodEndsAll(t *testing.T) {
+func TestTermination_HooksRunTogetherWithinTheGrace(t *testing.T) {
 	pod := testPod(v1.RestartPolicyAlways, 2, 1)
 	for i := range pod.Spec.InitContainers {
 		pod.Spec.InitContainers[i].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
@@ -412,7 +412,7 @@ func TestAReadingThatIsOvertakenIsNotTaken(t *testing.T) {
 }
 
 // A start that the death of the agent interrupted is repeated with the same attempt, at once, under any restartPolicy.
-func TestAStartThatWasCutOffIsDoneAgainAndNotCounted(t *testing.T) {
+func TestInterruptedStart_IsRepeatedUncounted(t *testing.T) {
 	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyNever} {
 		w := newWorld(testPod(policy, 0, 1))
 		w.sandboxes = []messages.SandboxFact{{ID: "s0", Ready: true, CreatedAt: w.now, IPs: []string{"10.88.0.2"}}}
@@ -460,7 +460,7 @@ func TestAnInterruptedStartOfATaskIsAnEnd(t *testing.T) {
 }
 
 // A start that is interrupted every time, as by a hook of the runtime that times out, counts as an end.
-func TestAStartThatIsAlwaysCutOffIsAnEnd(t *testing.T) {
+func TestInterruptedStart_FailsAfterRepetitions(t *testing.T) {
 	for policy, want := range map[v1.RestartPolicy][]uint32{
 		v1.RestartPolicyNever: {0, 0, 0}, v1.RestartPolicyAlways: {0, 0, 0, 1, 2, 3}} {
 		a := newReady(testPod(policy, 0, 1))

@@ -129,7 +129,7 @@ func TestAFailingProbeIsAnEnd(t *testing.T) {
 }
 
 // The next init container waits until a sidecar's startup probe has succeeded.
-func TestAStartupProbeOfASidecarGatesWhatComesAfter(t *testing.T) {
+func TestSidecarStartupProbe_HoldsLaterContainers(t *testing.T) {
 	pod := testPod(v1.RestartPolicyAlways, 2, 1)
 	pod.Spec.InitContainers[0].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
 	give(&pod.Spec.InitContainers[0], messages.Startup)
@@ -210,7 +210,7 @@ func TestASickContainerBacksOff(t *testing.T) {
 
 // A container that a probe ends, or that its next version replaces, starts again although it ends well. Its pod continues, and is
 // never reported as final, which the API server would not take back.
-func TestAPodThatGoesOnIsNotReportedAsOver(t *testing.T) {
+func TestContinuingPod_IsNotReportedAsOver(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy v1.RestartPolicy
 		own    *v1.ContainerRestartPolicy

@@ -56,7 +56,7 @@ func TestAContainerThatNeverRanHoldsNoPodUp(t *testing.T) {
 }
 
 // If a stop finds that the container never ran, the wait for its end is over.
-func TestAStopThatFindsAContainerThatNeverRanIsOver(t *testing.T) {
+func TestStop_OfAnUnstartedContainerIsOver(t *testing.T) {
 	a := newAlone(testPod(v1.RestartPolicyAlways, 0, 1))
 	dead := []messages.SandboxFact{{ID: "s0", CreatedAt: a.now}}
 	fact := messages.ContainerFact{ID: "k1", Name: "c0", SandboxID: "s0", State: messages.ContainerUnknown, CreatedAt: a.now}
@@ -82,7 +82,7 @@ func TestAStopThatFindsAContainerThatNeverRanIsOver(t *testing.T) {
 }
 
 // A container that was created and never started does not count as ended when it is removed, under any restartPolicy.
-func TestAContainerThatNeverRanIsNoFailureWhenItIsRemoved(t *testing.T) {
+func TestUnstartedContainer_RemovalIsNoFailure(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyNever, 0, 1))
 	w.halfway = 1
 	w.step(nil)
@@ -207,7 +207,7 @@ func TestAnEndIsNotedOnce(t *testing.T) {
 }
 
 // A container that was created from an earlier spec, and never ran, is not started.
-func TestWhatWasCreatedFromAnEarlierSpecIsNotStarted(t *testing.T) {
+func TestCreatedContainer_OfAnEarlierSpecIsNotStarted(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.sandboxes = []messages.SandboxFact{{ID: "s0", Ready: true, CreatedAt: w.now, IPs: []string{"10.88.0.2"}}}
 	w.containers = []messages.ContainerFact{{ID: "left", Name: "c0", SandboxID: "s0", State: messages.ContainerCreated,
@@ -222,7 +222,7 @@ func TestWhatWasCreatedFromAnEarlierSpecIsNotStarted(t *testing.T) {
 
 // The actor fails after it has reported a failed start, and its next life reports the same: one failure counts. The next try is
 // distinct from both.
-func TestPodMachine_AStartThatFailsInTwoLivesCountsOnce(t *testing.T) {
+func TestPodMachine_CountsAFailedStartOnce(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	a.hears(pulled("c0", "image"))
 	first := sentOf[messages.RunContainer](a.take())
@@ -315,7 +315,7 @@ func TestAPullIsWhatAPodWaitsFor(t *testing.T) {
 
 // A container that ended well because its image was changed starts again under OnFailure, too. From the order until the new
 // attempt appears, the end of the one before does not count.
-func TestAContainerThatEndedWellForItsNewImageIsNotOver(t *testing.T) {
+func TestImageChange_RestartsACompletedContainer(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyOnFailure, 0, 1))
 	m := w.machine
 	m.phase, m.Pod = Running, w.pod

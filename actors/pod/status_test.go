@@ -213,7 +213,7 @@ func TestTheStartTimeOfAKubeletsPod(t *testing.T) {
 }
 
 // Containers of a finished pod have an end, whether they ran or not; containers that were never due keep waiting.
-func TestContainersOfAPodThatIsOverHaveAnEnd(t *testing.T) {
+func TestFinishedPod_ContainersAreTerminated(t *testing.T) {
 	waits, lost, done := "waits", "lost", "done"
 	for name, c := range map[string]struct {
 		pod  *v1.Pod

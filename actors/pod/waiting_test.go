@@ -62,7 +62,7 @@ func TestWhatAnEndingPodWaitsFor(t *testing.T) {
 
 // A container may run in a sandbox that the pod is about to stop, after a late answer to its start. The pod reads the CRI before
 // it requests the stop again.
-func TestPodMachine_ReadsAgainWhenASandboxStillRunsContainers(t *testing.T) {
+func TestPodMachine_RereadsASandboxWithRunningContainers(t *testing.T) {
 	for _, running := range []bool{true, false} {
 		w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 		w.step(nil)

@@ -241,7 +241,7 @@ func TestAFailedPodThatRunsHoldsWhatItHas(t *testing.T) {
 }
 
 // A pod that ran before a restart of the machine, and waits for its devices again, keeps its room.
-func TestAPodThatWaitsForItsDevicesAgainHoldsItsRoom(t *testing.T) {
+func TestWaitingPod_HoldsItsRoomWithoutDevices(t *testing.T) {
 	n := gpus(t)
 	audit(n.Kit)
 	wants(n.Kit, messages.File)

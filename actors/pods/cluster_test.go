@@ -451,7 +451,7 @@ func TestAReleasedPod_Successor(t *testing.T) {
 
 // The final status of a deleted pod is dropped with its object, even if another source never reports. It stays while the pod
 // waits for its removal.
-func TestWhatIsKeptOfADeletedPodGoesWithItsObject(t *testing.T) {
+func TestDeletedPod_RecordEndsWithItsObject(t *testing.T) {
 	path := t.TempDir()
 	k := supervisortest.New(t, messages.Pods, New(Options{
 		Sources: []messages.Address{messages.URL, messages.APIServer}, Cluster: true, Board: board.New(), Dir: path,

@@ -63,7 +63,7 @@ func TestANameThatIsTakenIsSaid(t *testing.T) {
 }
 
 // If some sources may never report, only unlisted pods with our own mark are ended.
-func TestOnlyOurOwnIsEndedWhereNotAllAreHeard(t *testing.T) {
+func TestUnheardSource_OnlyOwnPodsEnd(t *testing.T) {
 	for source, want := range map[string]int{"submit": 1, "file": 0, "api": 0, "": 0} {
 		k := supervisortest.New(t, messages.Pods, New(Options{
 			Sources: []messages.Address{other}, Unheard: true, Own: "submit", Board: board.New(),
@@ -83,7 +83,7 @@ func TestOnlyOurOwnIsEndedWhereNotAllAreHeard(t *testing.T) {
 
 // After a manifest changed while no agent ran, the successor starts as soon as its own source has reported: the API server, which
 // has not, may be that very pod.
-func TestAPodOfAManifestWaitsForNoAPIServer(t *testing.T) {
+func TestStaticPod_StartsWithoutTheAPIServer(t *testing.T) {
 	k := supervisortest.New(t, messages.Pods, New(Options{
 		Sources: []messages.Address{messages.File, messages.APIServer}, Board: board.New(),
 		Dir: t.TempDir(),

@@ -136,7 +136,7 @@ func TestDesiredStateThatWasNotTakenIsSentAgain(t *testing.T) {
 }
 
 // The end of a pod is confirmed when it is on disk, and outlives a restart: the pod never runs again.
-func TestAFinishedPodIsOnDiskBeforeItIsAcknowledged(t *testing.T) {
+func TestFinishedPod_IsSavedBeforeAcknowledgement(t *testing.T) {
 	path := t.TempDir()
 	start := func() *supervisortest.Kit {
 		k := supervisortest.New(t, messages.Pods, New(Options{Sources: []messages.Address{messages.File}, Board: board.New(),

@@ -353,7 +353,7 @@ func TestSomebodyElseMakesTheNodeMeanwhile(t *testing.T) {
 	}
 }
 
-func TestAPatchIsForTheNodeItWasMadeFor(t *testing.T) {
+func TestPatch_AppliesToItsNodeOnly(t *testing.T) {
 	a, b := found(), found()
 	b.Labels = map[string]string{"x": "y"}
 	b.Status.Phase = v1.NodeRunning

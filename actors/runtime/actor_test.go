@@ -254,7 +254,7 @@ func TestInspection(t *testing.T) {
 }
 
 // A start that begins after the audit, and may end before it, appears incomplete in the lists.
-func TestAnAuditTellsNothingOfPodsThatWereStartedMeanwhile(t *testing.T) {
+func TestAudit_OmitsPodsStartedMeanwhile(t *testing.T) {
 	f := newFake()
 	f.pod("u")
 	r := settledRig(t, f, nil)

@@ -82,7 +82,7 @@ func TestCollectorKeepsWhatItCannotRemove(t *testing.T) {
 	r.expect("calls", f.took(), "sandboxes containers rm:gone/s0/b0 containers stopp:gone/s0 rmp:gone/s0")
 }
 
-func TestOneThatComesBackIsReadAfterItsRemainsAreGone(t *testing.T) {
+func TestCollector_ReadsAReturningPodAfterCleanup(t *testing.T) {
 	f := newFake()
 	f.pod("gone", "b0x")
 	r := settledRig(t, f, func(o *Options) { o.PollPeriod = time.Hour })

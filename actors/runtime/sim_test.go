@@ -248,7 +248,7 @@ func TestRemainsAreCollected(t *testing.T) {
 }
 
 // If the lists exceed one message, the node is audited pod by pod; log folders reveal the pods of an earlier agent.
-func TestListsThatAreTooLargeAreMadePodByPod(t *testing.T) {
+func TestList_TooLargeIsReadPodByPod(t *testing.T) {
 	logs := t.TempDir()
 	var uids []string
 	for i := range 12 {

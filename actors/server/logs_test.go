@@ -357,7 +357,7 @@ func TestLogOptionsThatMakeNoSense(t *testing.T) {
 }
 
 // The output of containers is theirs: an invalid line of a log is not quoted in the agent's own.
-func TestWhatContainersWriteIsNotWrittenToTheAgentsLog(t *testing.T) {
+func TestAgentLog_OmitsContainerOutput(t *testing.T) {
 	r, l := logRig(t)
 	said := &spyLog{}
 	klog.SetLogger(klog.New(said))
@@ -387,7 +387,7 @@ func (s *spyLog) WithValues(...any) klog.LogSink { return s }
 func (s *spyLog) WithName(string) klog.LogSink   { return s }
 
 // A log of gigabytes is searched for long before its first matching line: the client gets the header at once.
-func TestTheHeaderOfALogDoesNotWaitForItsFirstLine(t *testing.T) {
+func TestLogs_HeaderPrecedesTheFirstLine(t *testing.T) {
 	r, _ := logRig(t)
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet,
 		"/v1/logs/ns/web?container=app&sinceTime=2999-01-01T00:00:00Z", nil)

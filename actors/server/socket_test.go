@@ -248,7 +248,7 @@ func TestAgentToBeKilled(t *testing.T) {
 	select {} // until it is killed
 }
 
-func TestWhatIsNotASocketOfOursIsLeftAlone(t *testing.T) {
+func TestForeignSocket_IsKept(t *testing.T) {
 	dir := tempDir(t)
 	file, link, live := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "live")
 	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {

@@ -47,7 +47,7 @@ func TestWhatIsNotOursStays(t *testing.T) {
 
 // The agent owns the condition of a pending resize. It is removed when the resize is cancelled. A status without conditions,
 // as of a held pod, does not remove it.
-func TestAResizeThatWasTakenBackIsPendingNoLonger(t *testing.T) {
+func TestResize_WithdrawnIsNotPending(t *testing.T) {
 	p := object("web", "u")
 	p.Status.Conditions = append(p.Status.Conditions, cond(v1.PodResizePending, v1.ConditionTrue, -2))
 	if got := merge(p, statusOf(true, 0), noon); condition(got, v1.PodResizePending) != nil {

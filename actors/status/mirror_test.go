@@ -194,7 +194,7 @@ func TestALifeOfAMirrorPod(t *testing.T) {
 	}
 }
 
-func TestAMirrorPodThatStandsForTheStaticPodNoMore(t *testing.T) {
+func TestMirrorPod_OutdatedIsReplaced(t *testing.T) {
 	for name, change := range map[string]func(*v1.Pod){
 		"another hash": func(p *v1.Pod) { p.Annotations[mirrorAnnotation] = "h0" },
 		"spec":         func(p *v1.Pod) { p.Generation = 2 },
@@ -218,7 +218,7 @@ func TestAMirrorPodThatStandsForTheStaticPodNoMore(t *testing.T) {
 }
 
 // A pod that is Failed or Succeeded at the API server never runs again there. A static pod that does gets a new mirror pod.
-func TestAMirrorPodOfAStaticPodThatRunsAgain(t *testing.T) {
+func TestMirrorPod_OfARerunStaticPod(t *testing.T) {
 	p := mirror("web", "h1", "m")
 	p.Status.Phase = v1.PodSucceeded
 	b := aMachine(p)

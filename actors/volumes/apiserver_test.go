@@ -22,7 +22,7 @@ func colored(color string) *v1.ConfigMap {
 }
 
 // A mount waits for an object that is being read, so that no pod receives a failure that passes by itself.
-func TestAMountWaitsForAnObjectThatIsBeingRead(t *testing.T) {
+func TestMount_WaitsForAnUnreadObject(t *testing.T) {
 	n := newNode(t)
 	n.disk.node.Objects = objectset.NewBoard(false)
 	n.restart(t)
@@ -69,7 +69,7 @@ func TestAChangeOfOneObjectOfTheAPIServer(t *testing.T) {
 
 // An agent that starts while the API server is away keeps the volumes that it finds, and updates them when the server is back.
 // A missing volume waits, with the reason.
-func TestVolumesThatAreFoundStayWhileTheAPIServerIsAway(t *testing.T) {
+func TestFoundVolumes_StayWithoutTheAPIServer(t *testing.T) {
 	n := newNode(t)
 	n.disk.node.Objects = objectset.NewBoard(false)
 	n.disk.node.Objects.Put(colorRef, colored("red"))

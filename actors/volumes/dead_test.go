@@ -143,7 +143,7 @@ func TestUnmountPod_LocalVolumeOfADeadServer(t *testing.T) {
 	}
 }
 
-func TestHostPathOfAHungServer_HasALaneWithoutABound(t *testing.T) {
+func TestHungHostPath_HasAnUnboundedLane(t *testing.T) {
 	d := driver{newDisk(t)}
 	for kind, want := range map[v1.HostPathType]int{v1.HostPathUnset: onDisk, v1.HostPathDirectory: storing} {
 		op := operation{Desired: volumestest.PodWith("u1", volumestest.HostPathVolume("v", "/remote", kind))}

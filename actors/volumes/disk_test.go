@@ -167,7 +167,7 @@ func TestEveryFailureIsReported(t *testing.T) {
 	}
 }
 
-func TestUnmountWithoutRemoveEndsTheVolumesAndKeepsTheFolder(t *testing.T) {
+func TestUnmount_WithoutRemoveKeepsTheFolder(t *testing.T) {
 	d := newDisk(t)
 	host := filepath.Join(t.TempDir(), "host")
 	pod := volumestest.PodWith("u", volumestest.EmptyDirVolume("data"), volumestest.HostPathVolume("host", host, v1.HostPathDirectoryOrCreate))
@@ -263,7 +263,7 @@ func TestListPods(t *testing.T) {
 
 // The agent's files in the folder of a finished pod are removed or truncated, which frees their disk space. The end of a
 // termination log stays, because it is read.
-func TestTheFilesOfAPodThatIsOverAreCut(t *testing.T) {
+func TestFinishedPod_FilesAreTruncated(t *testing.T) {
 	d := newDisk(t)
 	d.mountPod(t.Context(), "u1", volumestest.PodWith("u1"))
 	must(t, os.MkdirAll(d.pod("u1/containers/c"), 0o750))

@@ -81,7 +81,7 @@ func TestWhatIsJoined(t *testing.T) {
 	}
 }
 
-func TestAPanicOfAPluginIsAFailureOfItsPod(t *testing.T) {
+func TestPluginPanic_FailsItsPod(t *testing.T) {
 	d := newDisk(t, gate{panics: true})
 	out := d.mountPod(t.Context(), "u", volumestest.PodWith("u", volumestest.HostPathVolume("v", "/x", v1.HostPathUnset)))
 	if len(out.failures()) != 1 || !strings.Contains(out.failures()[0].message, "bug") {

@@ -125,7 +125,7 @@ func TestAShimThatOutlivesARemovalIsKilled(t *testing.T) {
 	}
 }
 
-func TestAShimThatEndsAfterARemovalIsNotKilled(t *testing.T) {
+func TestShim_ThatExitsIsNotKilled(t *testing.T) {
 	proc := t.TempDir()
 	shim := process(t, proc, "containerd-shim-runc-v2", "-id", sandbox)
 	removed := func(context.Context, string) error {

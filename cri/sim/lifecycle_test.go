@@ -112,7 +112,7 @@ func TestNamesAreReservedUntilRemoved(t *testing.T) {
 	}
 }
 
-func TestANameIsReservedWhileItsCallIsUnderWay(t *testing.T) {
+func TestName_IsReservedDuringItsCall(t *testing.T) {
 	h := start(t, sim.Options{})
 	h.slow("RunPodSandbox")
 	first := background(func() error {

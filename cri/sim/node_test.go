@@ -57,7 +57,7 @@ func TestDownAndUp(t *testing.T) {
 	}
 }
 
-func TestAStartCutOffByTheRuntimesDeathLeavesItCreated(t *testing.T) {
+func TestRuntimeDeath_LeavesAnInterruptedStartCreated(t *testing.T) {
 	h := start(t, sim.Options{})
 	h.slow("StartContainer")
 	config := pod("web")

@@ -10,7 +10,7 @@ import (
 
 // The resources of the pod as a whole exclude its overhead, which is sent separately, and only have limits that all its
 // containers have.
-func TestWhatARuntimeIsReportedOfThePodAsAWhole(t *testing.T) {
+func TestSandboxUpdate_HasPodResources(t *testing.T) {
 	list := func(cpu, memory string) v1.ResourceList {
 		out := v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}
 		if memory != "" {

@@ -236,7 +236,7 @@ func (p pair) Vitals() (out []supervisors.Vitals) {
 func (pair) Nudge(messages.Address) {}
 
 // Without --force, an actor is not killed more often than its supervisor restarts it.
-func TestAnActorIsNotKilledMoreOftenThanItsSupervisorBears(t *testing.T) {
+func TestKill_RespectsTheSupervisorsLimit(t *testing.T) {
 	e, _, c := newEngine(t, nil)
 	forever := metav1.Duration{Duration: time.Hour}
 	s := add(t, e, Rule{Verb: Kill, Target: "stats", Count: -1, For: forever})

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestAPanicIsLoggedWithItsStackAndBecomesAnError(t *testing.T) {
+func TestPanic_IsLoggedAndBecomesAnError(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	err := Call(log, "the watch", func() error { panicsHere(); return nil })

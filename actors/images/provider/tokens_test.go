@@ -61,7 +61,7 @@ func withTokens(cacheType, more string) string {
 	return head + entry("p", ", tokenAttributes: {serviceAccountTokenAudience: registry, requireServiceAccount: true, cacheType: "+cacheType+more+"}")
 }
 
-func TestAPluginIsGivenATokenOfTheServiceAccount(t *testing.T) {
+func TestProvider_GetsAServiceAccountToken(t *testing.T) {
 	r := newRig(t, map[string]string{"p": answer("Image", "")})
 	p, err := r.load(t, withTokens("ServiceAccount", ", requiredServiceAccountAnnotationKeys: [example.com/role], optionalServiceAccountAnnotationKeys: [a, b]"))
 	must(t, err)

@@ -247,7 +247,7 @@ func TestInitContainersLendTheirDevices(t *testing.T) {
 }
 
 // For a pod that goes while its plugin is asked nothing more is asked.
-func TestAPodThatGoesIsNotAskedForAnyMore(t *testing.T) {
+func TestEndingPod_RequestsNoFurtherDevices(t *testing.T) {
 	r := newRig(t)
 	p := r.plugin("a", "b")
 	p.Answer = func([]string) (*pluginapi.ContainerAllocateResponse, error) {

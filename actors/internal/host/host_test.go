@@ -33,7 +33,7 @@ func TestStrictGroupsTakeARuntimeThatCan(t *testing.T) {
 }
 
 // The node's resolver configuration comes and changes with the network: each sandbox gets it as it is then.
-func TestEachSandboxGetsTheResolverConfigurationAsItIsThen(t *testing.T) {
+func TestResolverConfiguration_IsReadPerSandbox(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "resolv.conf")
 	pod := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: v1.DNSDefault}}
 	h := &Host{ResolvConf: file}

@@ -127,7 +127,7 @@ func TestAFolderThatCannotBeWatchedIsScanned(t *testing.T) {
 }
 
 // A socket that is made again and again, and gone soon each time, is asked with back-off. The back-off ends when a socket lasts.
-func TestASocketThatDoesNotLastIsAskedWithBackOff(t *testing.T) {
+func TestFlappingSocket_HasBackOff(t *testing.T) {
 	events, err := fsnotify.NewWatcher()
 	if err != nil {
 		t.Fatal(err)

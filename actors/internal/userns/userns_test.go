@@ -208,7 +208,7 @@ func TestRanges_AreKeptUntilNothingIsLeft(t *testing.T) {
 	}
 }
 
-func TestRanges_TakesAKubeletsRecordAndAHostileOneNot(t *testing.T) {
+func TestRanges_ReadKubeletRecords(t *testing.T) {
 	n := newNode(t)
 	n.record(t, "kubelets", recorded)
 	n.record(t, "broken", "{")

@@ -36,7 +36,7 @@ func TestBusyWithoutLeases(t *testing.T) {
 	}
 }
 
-func TestAFileThatGrowsWhileItIsReadIsBounded(t *testing.T) {
+func TestRead_BoundsAGrowingFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	must(t, os.WriteFile(path, make([]byte, MaxBytes+1), 0o600))
 	f, err := os.Open(path)

@@ -70,7 +70,7 @@ func TestAKillForWantOfMemoryExplainsTheEnd(t *testing.T) {
 	}
 }
 
-func TestALaterContainerIsNotReplacedForAnEarlierOne(t *testing.T) {
+func TestReplacement_SkipsLaterAttempts(t *testing.T) {
 	c := &Container{}
 	c.Learn(messages.ContainerFact{ID: "b", Attempt: 1, State: messages.ContainerExited}, time.Time{})
 	c.Replace = true

@@ -85,7 +85,7 @@ func (s *slowClient) Write(p []byte) (int, error) {
 }
 
 // A slow client that keeps reading gets the whole answer. After an interruption, it would have to start from zero.
-func TestLogs_AreReadForAsLongAsTheClientReads(t *testing.T) {
+func TestLogs_LastAsLongAsTheClient(t *testing.T) {
 	r := newRig(t, nil)
 	const lines = 20_000
 	line := strings.Repeat("x", 1<<10) + "\n"

@@ -117,7 +117,7 @@ func (p *play) silent() {
 	}
 }
 
-func TestThePodsAreSentWhenKnownAndWhenAskedFor(t *testing.T) {
+func TestPods_SentWhenReadAndOnRequest(t *testing.T) {
 	p := newPlay(t, map[string]string{"a": "pod a\n"})
 	p.Send(messages.Sources, messages.ResendDesired{})
 	p.silent() // nothing is known yet
@@ -224,7 +224,7 @@ func TestWhatIsGoodIsSavedAfterABurst(t *testing.T) {
 	p.wants("a b c", 0)
 }
 
-func TestASaveThatFailsIsTriedAgainAtTheCheck(t *testing.T) {
+func TestSave_IsRetriedAtTheCheck(t *testing.T) {
 	p := newPlay(t, map[string]string{"a": "pod a\n"})
 	must(t, os.WriteFile(p.state, nil, 0o600)) // blocks the folder
 	p.read()

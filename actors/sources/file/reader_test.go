@@ -129,7 +129,7 @@ func TestAWriterIsWaitedFor(t *testing.T) {
 	b.wants(b.look(), "a b")
 }
 
-func TestAWriterThatIsQuietIsNotWaitedForForEver(t *testing.T) {
+func TestQuietWriter_IsNotAwaitedForever(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	f, err := os.Create(b.path("a"))
@@ -145,7 +145,7 @@ func TestAWriterThatIsQuietIsNotWaitedForForEver(t *testing.T) {
 	b.wants(b.wait(quietWhileWritten), "a")
 }
 
-func TestAWriterThatNeverStopsIsNotWaitedForForEver(t *testing.T) {
+func TestEndlessWriter_IsNotAwaitedForever(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	f, err := os.Create(b.path("a"))
@@ -196,7 +196,7 @@ func TestAnErrorIsReportedOnlyWhenItStays(t *testing.T) {
 	b.wants(b.look(), "a=mended")
 }
 
-func TestAFileThatGoesOnChangingIsReadInTheEnd(t *testing.T) {
+func TestReader_ReadsAFileThatKeepsChanging(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "pod a\n")
 	b.start()
@@ -277,7 +277,7 @@ func TestAnUnreadableCheckpointIsReportedAndReplaced(t *testing.T) {
 	}
 }
 
-func TestACheckpointOfAnotherNodeOrFolderIsNotUsed(t *testing.T) {
+func TestCheckpoint_OfAnotherNodeIsIgnored(t *testing.T) {
 	for _, g := range []*lastGood{
 		{Path: "/elsewhere", NodeName: testNode}, {NodeName: "another"},
 	} {
@@ -480,7 +480,7 @@ func TestReader_MissingFolderOfClusterNode(t *testing.T) {
 	b.wants(b.look(), "")
 }
 
-func TestAFolderThatIsMissingAtTheStartIsNotBelievedAtOnce(t *testing.T) {
+func TestReader_DoubtsAMissingFolderAtStart(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "pod a\n")
 	b.start()

@@ -169,7 +169,7 @@ func TestADamagedRecordCostsNoOther(t *testing.T) {
 }
 
 // An accepted pod stays desired as long as the process has it in memory, even if its file is damaged.
-func TestARecordThatIsDamagedAfterItWasReadStaysWanted(t *testing.T) {
+func TestRecord_DamagedAfterReadingStaysDesired(t *testing.T) {
 	r := newRig(t)
 	r.submit(yaml("web", "one"), yaml("db", "one"))
 	path := key{"default", "web"}.file(r.opts.Dir)
@@ -307,7 +307,7 @@ func TestANodeWithAnotherName(t *testing.T) {
 	r.gone("default/web-other=one", former) // the pod of the earlier name ends
 }
 
-func TestAJournalThatCannotBeReadIsNotAnEmptyOne(t *testing.T) {
+func TestJournal_UnreadableIsNotEmpty(t *testing.T) {
 	r := newRig(t)
 	r.opts.Dir = filepath.Join(t.TempDir(), "missing", "submissions")
 	r.start()

@@ -157,10 +157,9 @@ func TestAVolumeOfAnEarlierProcessKeepsItsOwners(t *testing.T) {
 	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
-// While a driver has a pod's volume, the pod is notified of that, even if something is mounted in the volume, and the driver is
 // While a driver has a pod's volume, the pod is notified of that and the driver is called, even if something is mounted in the
 // volume.
-func TestAPodIsReportedThatADriverHasItsVolume(t *testing.T) {
+func TestUnmount_ReportsAPublishedVolume(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
 	d := startDriver(t, n, &csitest.Driver{})
 	n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
@@ -231,7 +230,7 @@ func TestOneRecordThatCannotBeRead(t *testing.T) {
 
 // A name belongs to the socket that registered it. A socket with another endpoint gets the name when the first socket is gone.
 // The end of a socket without the name changes nothing.
-func TestANameOfADriverIsTheSocketsThatHasIt(t *testing.T) {
+func TestDriverName_BelongsToItsSocket(t *testing.T) {
 	n := storageNode(t)
 	d := startDriver(t, n, &csitest.Driver{})
 	drivers := n.storage.Drivers

@@ -77,7 +77,7 @@ func TestTheRuntimesLockComesBeforeTheRuntime(t *testing.T) {
 }
 
 // An agent does not end the pods of one that is down, and has them once that one's lock file is gone.
-func TestPodsOfAnAgentThatIsDownAreLeftAlone(t *testing.T) {
+func TestStoppedAgent_PodsStayUnchanged(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sim.Options{})
 	running := func(pod string) func(sim.Snapshot) bool {

@@ -86,7 +86,7 @@ func exists(t testing.TB, path string) bool {
 }
 
 // The unit of a kubelet has --kubeconfig. The pods of its API server are in no other source, and survive the switch to Playlet.
-func TestPodsOfASourceThatIsNotHeardAreLeftAsTheyAre(t *testing.T) {
+func TestUnheardSource_PodsStayUnchanged(t *testing.T) {
 	t.Parallel()
 	for _, flags := range [][]string{
 		{"--kubeconfig=" + unreachable(t)}, {"--bootstrap-kubeconfig=/none"}, {"--manifest-url=http://127.0.0.1:1/pods"}, {},

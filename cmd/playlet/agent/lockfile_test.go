@@ -24,7 +24,7 @@ func (l *logBuffer) await(t *testing.T, words string) {
 }
 
 // The second agent waits for the lock file, logs that, and continues when the first has ended.
-func TestTheLockFileIsHeldByOneAgentAtATime(t *testing.T) {
+func TestLockFile_ExcludesASecondAgent(t *testing.T) {
 	path, log := filepath.Join(t.TempDir(), "lock"), &logBuffer{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	first, err := locks.Hold(t.Context(), path, false, logger)
@@ -62,9 +62,9 @@ func TestTheLockFileIsHeldByOneAgentAtATime(t *testing.T) {
 	}
 }
 
-// TestAnAgentGivesWayWhenItsLockFileIsOpened: with --exit-on-lock-contention it ends, with nothing to complain of, and
+// TestLockFile_OpenedEndsTheAgent: with --exit-on-lock-contention it ends, with nothing to complain of, and
 // the next one gets the lock.
-func TestAnAgentGivesWayWhenItsLockFileIsOpened(t *testing.T) {
+func TestLockFile_OpenedEndsTheAgent(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	path := filepath.Join(r.dir, "lock")
 	r.flags = append(r.flags, "--lock-file="+path, "--exit-on-lock-contention", "--cgroups-per-qos=false",

@@ -95,7 +95,7 @@ func TestTheServiceManagerIsReportedOfTheAgentsLife(t *testing.T) {
 }
 
 // Actors whose loss the node survives do not stop the watchdog's feed.
-func TestOnlyWhatANodeCannotDoWithoutFeedsTheWatchdog(t *testing.T) {
+func TestWatchdog_NeedsOnlyEssentialActors(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	r.start(nil)
 	got := map[messages.Address]bool{}

@@ -9,7 +9,7 @@ import (
 
 // A node that stands alone runs a static pod that asks for more than the machine has; the log warns of it once, and so does an
 // event.
-func TestAStaticPodThatIsTooLargeIsWarnedOf(t *testing.T) {
+func TestStaticPod_TooLargeIsAWarning(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	r.write("large.yaml", strings.Replace(manifest("large", "Always", nil, []string{"c hello"}), "hello\n",
 		"hello\n    resources: {requests: {cpu: 4000}}\n", 1))

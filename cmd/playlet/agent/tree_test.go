@@ -68,8 +68,8 @@ func drawn(s *supervisors.System) []string {
 	return slices.Sorted(maps.Keys(out))
 }
 
-// TestEveryRowHasAConstructorAndEveryConstructorARow finds actors that would never run, since one of the two tables lacks them.
-func TestEveryRowHasAConstructorAndEveryConstructorARow(t *testing.T) {
+// TestTree_RowsMatchConstructors finds actors that would never run, since one of the two tables lacks them.
+func TestTree_RowsMatchConstructors(t *testing.T) {
 	r := newClusterRig(t, sim.Options{})
 	r.serve("")
 	r.start(nil)

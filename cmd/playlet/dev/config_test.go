@@ -22,7 +22,7 @@ func TestTheAgentsConfiguration(t *testing.T) {
 	}
 }
 
-func TestAStubOnLoopbackIsNoNameServerForPods(t *testing.T) {
+func TestResolver_SkipsALoopbackStub(t *testing.T) {
 	for text, want := range map[string]bool{
 		"nameserver 127.0.0.53\noptions edns0\n":        true,
 		"nameserver 127.0.0.53\nnameserver 192.0.2.1\n": false,

@@ -167,7 +167,7 @@ func TestATemporaryFolderIsRootsAlone(t *testing.T) {
 	}
 }
 
-func TestMissingFoldersAreMadeAndRemovedWhereTheyAreEmpty(t *testing.T) {
+func TestFolders_CreatedAndRemovedWhenEmpty(t *testing.T) {
 	top := t.TempDir()
 	a, b := filepath.Join(top, "a/b/c"), filepath.Join(top, "a/d")
 	missing, err := missingFolders(a, b, top)

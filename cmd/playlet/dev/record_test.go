@@ -52,7 +52,7 @@ func TestThereIsOneRunAtATime(t *testing.T) {
 }
 
 // Root removes everything that a record names. A modified record, or one of another version, is rejected.
-func TestARecordThatNamesMoreThanARunMakesIsRefused(t *testing.T) {
+func TestRecord_WithForeignNamesIsRefused(t *testing.T) {
 	s, err := openStore(t.TempDir())
 	must(t, err)
 	defer func() { must(t, s.close(false)) }()

@@ -84,7 +84,7 @@ func TestOnePodThatCannotBeRemovedKeepsNoOther(t *testing.T) {
 	}
 }
 
-func TestPodsOfARuntimeThatIsGoneAreNoError(t *testing.T) {
+func TestRemovePods_WithoutARuntime(t *testing.T) {
 	runtime, client := simulated(t, sim.Options{})
 	runtime.Down()
 	must(t, removePods(client))

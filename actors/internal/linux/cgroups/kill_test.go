@@ -11,7 +11,7 @@ import (
 )
 
 // A process ID that is no longer listed in the cgroup belongs to another process, which must not be killed.
-func TestAProcessThatIsNotInTheCgroupIsNotKilled(t *testing.T) {
+func TestKill_SparesProcessesOutsideTheCgroup(t *testing.T) {
 	cat := exec.CommandContext(t.Context(), "cat")
 	in, inErr := cat.StdinPipe()
 	out, outErr := cat.StdoutPipe()

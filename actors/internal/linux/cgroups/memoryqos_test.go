@@ -17,10 +17,10 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
 )
 
-// TestMemoryIsKeptInTheFilesOfCgroupV2 checks the values that memory QoS (KEP-2570) writes for the node, the classes and the
+// TestMemoryQoS_WritesCgroupV2Files checks the values that memory QoS (KEP-2570) writes for the node, the classes and the
 // pods. The files are at their paths on a v2 node, in a process with its own mounts. As in kubelet 1.36,
 // memoryReservationPolicy None resets the values of the classes.
-func TestMemoryIsKeptInTheFilesOfCgroupV2(t *testing.T) {
+func TestMemoryQoS_WritesCgroupV2Files(t *testing.T) {
 	withOwnMounts(t, keptInFiles)
 }
 

@@ -113,7 +113,7 @@ func TestLstatTypes(t *testing.T) {
 	}
 }
 
-func TestMkdirAllGivesExactModesAndKeepsWhatIsThere(t *testing.T) {
+func TestMkdirAll_SetsModesAndKeepsContent(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
 	r := openTemp(t)
 	must(t, os.Mkdir(filepath.Join(r.Path(), "a"), 0o700))

@@ -112,7 +112,7 @@ func (w writer) Write(p []byte) (int, error) {
 }
 
 // A static pod may be named as its manifest names it, unless another pod has that name.
-func TestActorsOfStaticPodsAreFoundByTheManifestsName(t *testing.T) {
+func TestStaticPodActors_FoundByManifestName(t *testing.T) {
 	pod := func(uid messages.Address, name, manifest string) api.Actor {
 		return api.Actor{Vitals: supervisors.Vitals{Path: uid}, Pod: name, Manifest: manifest}
 	}

@@ -81,7 +81,7 @@ func TestAnExperimentLooksForLostDeletions(t *testing.T) {
 
 // A Node that is reported as not ready is a violation. New remains of absent pods are a leak, and so is a container that runs
 // twice. Remains of another agent are ignored.
-func TestAnExperimentLooksAtTheNodeAndPastTheAgent(t *testing.T) {
+func TestExperiment_ChecksTheNodeBeyondTheAgent(t *testing.T) {
 	r, err := sim.Start(sim.Options{Socket: t.TempDir() + "/s", Preload: []string{"app:1"}})
 	if err != nil {
 		t.Fatal(err)

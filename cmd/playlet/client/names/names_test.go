@@ -58,7 +58,7 @@ func TestFindPod(t *testing.T) {
 }
 
 // Of an old and a new pod of one name the one that runs is meant, and the other is named.
-func TestOfAnOldAndANewPodTheOneThatRuns(t *testing.T) {
+func TestResolve_PrefersTheRunningPod(t *testing.T) {
 	pod := func(uid string, ending, running bool) api.Pod {
 		p := fake.Pod("a", v1.PodPending)
 		if running {

@@ -215,7 +215,7 @@ func (h *heldBuffer) Write(p []byte) (int, error) {
 }
 
 // While the agent is gone, the progress of a pull is unknown and not printed. Output is written by one goroutine at a time.
-func TestPodsWatchSaysNothingOfAPullWhileTheAgentIsGone(t *testing.T) {
+func TestPodsWatch_OmitsPullsWithoutTheAgent(t *testing.T) {
 	f := fake.Start(t)
 	out, notes := &syncBuffer{more: make(chan struct{}, 1)}, &heldBuffer{held: make(chan struct{}), release: make(chan struct{})}
 	ticks := make(chan time.Time)

@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A newly started agent does not know all running pods: a pod that it does not list may exist.
-func TestAPodIsNotGoneBeforeTheAgentKnowsWhatRuns(t *testing.T) {
+func TestWait_NeedsTheAudit(t *testing.T) {
 	c := &submitCommand{}
 	for name, change := range map[string]*api.Change{
 		"it knows nothing": {Full: true, Node: &api.Node{}},

@@ -31,7 +31,7 @@ func busybox(t *testing.T, dir string) string {
 	return filepath.Join(dir, "busybox")
 }
 
-func TestProgramsAreFoundInTheFirstPlaceThatHasThem(t *testing.T) {
+func TestPrograms_FirstPlaceWins(t *testing.T) {
 	top := t.TempDir()
 	in := func(name string) string { return filepath.Join(top, name) }
 	installed(t, in("new"), "containerd", "containerd-shim-runc-v2")
