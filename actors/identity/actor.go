@@ -153,6 +153,9 @@ func problems(certificates []Certificate, now time.Time) []string {
 			}
 		case now.After(c.NotAfter):
 			out = append(out, fmt.Sprintf("the %s certificate expired on %s", c.Name, end))
+		case now.Before(c.NotBefore):
+			out = append(out, fmt.Sprintf("the %s certificate is not valid before %s: correct the clock of the node, or "+
+				"replace the certificate", c.Name, c.NotBefore.UTC().Format(time.RFC3339)))
 		case c.NotAfter.Sub(now) < c.NotAfter.Sub(c.NotBefore)/10: // rotation begins between 7 and 9 tenths of its life
 			out = append(out, fmt.Sprintf("the %s certificate expires on %s", c.Name, end))
 		}
@@ -201,6 +204,9 @@ func (c *Client) state() []Certificate {
 // state returns the state of the serving certificate; err is its latest failure.
 func (s *Serving) state(err error) Certificate {
 	out := Certificate{Name: "serving", Request: s.requests.open()}
+	if err == nil {
+		err = s.checkFiles()
+	}
 	if err != nil {
 		out.Error = err.Error()
 	}

@@ -23,10 +23,12 @@ func TestProblems(t *testing.T) {
 		certificate Certificate
 		want        []string
 	}{
-		"well":          {Certificate{NotBefore: at(-10), NotAfter: at(10)}, nil},
-		"young":         {Certificate{NotBefore: at(-80), NotAfter: at(11)}, nil},
-		"ends soon":     {Certificate{Name: "client", NotBefore: at(-95), NotAfter: at(5)}, []string{"the client certificate expires on 2026-01-02T08:00:00Z"}},
-		"ended":         {Certificate{Name: "client", NotBefore: at(-95), NotAfter: at(-1)}, []string{"the client certificate expired on 2026-01-02T02:00:00Z"}},
+		"well":      {Certificate{NotBefore: at(-10), NotAfter: at(10)}, nil},
+		"young":     {Certificate{NotBefore: at(-80), NotAfter: at(11)}, nil},
+		"ends soon": {Certificate{Name: "client", NotBefore: at(-95), NotAfter: at(5)}, []string{"the client certificate expires on 2026-01-02T08:00:00Z"}},
+		"ended":     {Certificate{Name: "client", NotBefore: at(-95), NotAfter: at(-1)}, []string{"the client certificate expired on 2026-01-02T02:00:00Z"}},
+		"not yet valid": {Certificate{Name: "serving", NotBefore: at(1), NotAfter: at(9)}, []string{
+			"the serving certificate is not valid before 2026-01-02T04:00:00Z: correct the clock of the node"}},
 		"none":          {Certificate{Name: "serving"}, []string{"there is no serving certificate"}},
 		"error":         {Certificate{Error: "it cannot be read"}, []string{"it cannot be read"}},
 		"first request": {Certificate{Request: &request}, []string{"certificate request csr-1 (s) of 2026-01-02T03:00:00Z waits for approval: kubectl certificate approve csr-1"}},
@@ -86,6 +88,7 @@ func TestActor(t *testing.T) {
 	state := &State{}
 	constructor := New(Options{Client: c, Serving: s, State: state})
 	k := supervisortest.New(t, messages.Identity, constructor("identity"))
+	k.Clock.SetTime(time.Now()) // certificates are made at the real time
 	k.RunWork()
 	api.awaitRequest(t, 1)
 	eventually(t, "the request is told", func() bool {
@@ -95,6 +98,7 @@ func TestActor(t *testing.T) {
 	})
 	successor := constructor("identity")
 	k = supervisortest.New(t, messages.Identity, successor)
+	k.Clock.SetTime(time.Now())
 	k.RunWork()
 	api.approve(t, 1)
 	eventually(t, "all is well", func() bool {

@@ -100,10 +100,7 @@ func (s *Serving) Prepare() error {
 
 // byFiles takes the certificate from the files, and again whenever they change.
 func (s *Serving) byFiles() error {
-	fail := func(err error) error {
-		return fmt.Errorf("the serving certificate %s (tlsCertFile) and its key %s (tlsPrivateKeyFile) cannot be used: %w",
-			s.opts.CertFile, s.opts.KeyFile, err)
-	}
+	fail := s.unusable
 	// Read before the library does, which leaves goroutines behind where it cannot.
 	if _, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile); err != nil {
 		return fail(err)
@@ -117,6 +114,23 @@ func (s *Serving) byFiles() error {
 	files.AddListener(pair)
 	s.current = pair.p.Load
 	s.run = func(ctx context.Context) { files.Run(ctx, 1) }
+	return nil
+}
+
+func (s *Serving) unusable(err error) error {
+	return fmt.Errorf("the serving certificate %s (tlsCertFile) and its key %s (tlsPrivateKeyFile) cannot be used: %w",
+		s.opts.CertFile, s.opts.KeyFile, err)
+}
+
+// checkFiles returns an error if a certificate from files is in force and the files no longer hold a usable pair. The library
+// that follows the files keeps the previous pair without notice.
+func (s *Serving) checkFiles() error {
+	if s.opts.Bootstrap || s.inForce() == nil {
+		return nil
+	}
+	if _, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile); err != nil {
+		return fmt.Errorf("%w; the previous certificate stays in force", s.unusable(err))
+	}
 	return nil
 }
 

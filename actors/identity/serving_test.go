@@ -1,12 +1,17 @@
 package identity
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"io"
 	"io/fs"
 	"log/slog"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -164,6 +169,71 @@ func TestFiles(t *testing.T) {
 	eventually(t, "the second pair", func() bool { return of() == "second" })
 	if state := s.state(nil); !strings.HasPrefix(state.Subject, "CN=second@") || state.NotAfter.IsZero() {
 		t.Errorf("%+v", state)
+	}
+	for _, path := range []string{o.CertFile, o.KeyFile} { // e.g. a full disk, or a wrong file
+		was, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("garbage"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if p := problems([]Certificate{s.state(nil)}, time.Now()); len(p) != 1 || !strings.Contains(p[0], o.CertFile) ||
+			!strings.Contains(p[0], "the previous certificate stays in force") {
+			t.Errorf("with garbage in %s: got problems %q", path, p)
+		}
+		if of() != "second" {
+			t.Errorf("with garbage in %s: got the certificate of %q", path, of())
+		}
+		if err := os.WriteFile(path, was, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p := problems([]Certificate{s.state(nil)}, time.Now()); len(p) > 0 {
+		t.Errorf("with a good pair again: got problems %q", p)
+	}
+}
+
+// An expired certificate, and one that is not valid yet, is shown to clients and reported; the listener stays.
+func TestFiles_OutsideTheirTime(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct {
+		from, to time.Duration
+		want     string
+	}{
+		"expired":       {-2 * time.Hour, -time.Hour, "the serving certificate expired on "},
+		"not yet valid": {time.Hour, 2 * time.Hour, "the serving certificate is not valid before "},
+	} {
+		o := ServingOptions{CertFile: filepath.Join(dir, name+".crt"), KeyFile: filepath.Join(dir, name+".key")}
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		of := x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(c.from), NotAfter: now.Add(c.to), DNSNames: []string{name}}
+		der, err := x509.CreateCertificate(rand.Reader, &of, &of, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, block := range map[string]*pem.Block{o.CertFile: {Type: "CERTIFICATE", Bytes: der}, o.KeyFile: {Type: "PRIVATE KEY", Bytes: text}} {
+			if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := serving(t, o)
+		if err := s.ensure(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if leaf, _ := shown(t, config(t, s, kubeletconfig.KubeletConfiguration{})); leaf == nil || leaf.DNSNames[0] != name {
+			t.Errorf("%s: clients get the certificate %+v", name, leaf)
+		}
+		if p := problems([]Certificate{s.state(nil)}, now); len(p) != 1 || !strings.HasPrefix(p[0], c.want) {
+			t.Errorf("%s: got problems %q, want %q", name, p, c.want)
+		}
 	}
 }
 
