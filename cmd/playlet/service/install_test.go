@@ -342,7 +342,7 @@ func TestAServiceThatDoesNotStart(t *testing.T) {
 func TestInstallTakesAbsolutePaths(t *testing.T) {
 	var out, errs bytes.Buffer
 	if code := run([]string{"install", "--dry-run", "--config=here.yaml"}, &out, &errs); code != 1 ||
-		!strings.Contains(errs.String(), "--config=here.yaml: an absolute path") {
+		!strings.Contains(errs.String(), "--config=here.yaml: must be an absolute path") {
 		t.Errorf("%d, %s", code, errs.String())
 	}
 }
