@@ -178,3 +178,18 @@ func TestMountsReadOnly(t *testing.T) {
 		}
 	}
 }
+
+// A volume that cannot be unstaged is reported by its folder on the host.
+func TestStagedFolder(t *testing.T) {
+	s := &Storage{Options: Options{RootDir: "/r"}}
+	for key, want := range map[string]string{
+		"d.example.org/0a1b":                  "/r/plugins/kubernetes.io/csi/d.example.org/0a1b",
+		"volumeDevices/pv":                    "/r/plugins/kubernetes.io/csi/volumeDevices/pv",
+		fileSystems + "pv":                    "/r/plugins/kubernetes.io/local-volume/mounts/pv",
+		"kubernetes.io/local-volume/pv/a-uid": "/r/plugins/kubernetes.io/local-volume/volumeDevices/pv/a-uid",
+	} {
+		if got := s.stagedFolder(key); got != want {
+			t.Errorf("key %s: got %s, want %s", key, got, want)
+		}
+	}
+}

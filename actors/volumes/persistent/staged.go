@@ -50,13 +50,24 @@ func NewUnstager(s *Storage, report func(ctx supervisors.Context, folder string,
 		Name: "staged volume", Driver: stagedDriver{s}, Operations: s.Operations, Prefix: stagedPrefix,
 		OperationTimeout: kinds.OperationTimeout, Pod: func(string) string { return "" },
 		Report: func(ctx supervisors.Context, r reconcile.Report[struct{}, struct{}]) {
-			report(ctx, filepath.Join(s.csiFolder(), r.Key), r.Err)
+			report(ctx, s.stagedFolder(r.Key), r.Err)
 		},
 		Rules: reconcile.Rules[struct{}, struct{}]{
 			Same: func(_, _ struct{}) bool { return true }, Retry: kinds.Retry,
 			Timeout: time.Minute, RemoveTimeout: 3 * time.Minute,
 		},
 	})
+}
+
+// stagedFolder returns the folder of a key of Inventory.
+func (s *Storage) stagedFolder(key string) string {
+	if name, is := strings.CutPrefix(key, fileSystems); is {
+		return filepath.Join(s.fileSystemsFolder(), name)
+	}
+	if name, is := strings.CutPrefix(key, localName+"/"); is { // of a pod's device
+		return filepath.Join(s.RootDir, "plugins", localName, csi.DevicesFolder, name)
+	}
+	return filepath.Join(s.csiFolder(), key)
 }
 
 // Ensure implements reconcile.Driver. It is never called.
