@@ -162,17 +162,10 @@ var placementCases = []placementCase{
 // Exclusive CPUs and memory on machines with several NUMA nodes: the same sequences of pods are admitted and refused as by the
 // kubelet, and no pod's CPUs are on more nodes than with it. The runtime is simulated: this machine lacks the CPUs.
 func TestPlacement_BesideTheKubelet(t *testing.T) {
-	kubelet, err := stack.Kubelet()
-	must(t, err)
 	s := stack.Start(t, stack.Options{})
 	for _, c := range placementCases {
 		t.Run(c.name, func(t *testing.T) {
-			processors := t.TempDir()
-			c.machine.write(t, processors)
-			theirs := placements(t, s, within(t, processors, kubelet), c, nil)
-			ours := placements(t, s, within(t, processors, stack.Binary()), c, func(a *stack.Agent) {
-				a.Args = append(a.Args, "--admin-socket="+a.AdminSocket)
-			})
+			ours, theirs := bothPlacements(t, s, c)
 			for _, pod := range slices.Sorted(maps.Keys(theirs)) {
 				a, errA := cpuset.Parse(ours[pod])
 				b, errB := cpuset.Parse(theirs[pod])
@@ -193,8 +186,6 @@ func TestPlacement_BesideTheKubelet(t *testing.T) {
 
 // The same for sequences at random, which leave gaps: in total, pods' CPUs are on no more nodes than with the kubelet.
 func TestPlacement_RandomSequences(t *testing.T) {
-	kubelet, err := stack.Kubelet()
-	must(t, err)
 	s := stack.Start(t, stack.Options{})
 	configs := []map[string]any{nil, cpuOptions("distribute-cpus-across-cores"), cpuOptions("prefer-align-cpus-by-uncorecache"),
 		{"topologyManagerPolicy": "best-effort"}}
@@ -203,12 +194,7 @@ func TestPlacement_RandomSequences(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		c := placementCase{machine: []numaMachine{fourNodes, bigSockets}[seed%2], config: configs[seed/2]}
 		c.steps = randomSteps(random, c.machine.cores()*c.machine.threads-1)
-		processors := t.TempDir()
-		c.machine.write(t, processors)
-		y := placements(t, s, within(t, processors, kubelet), c, nil)
-		x := placements(t, s, within(t, processors, stack.Binary()), c, func(a *stack.Agent) {
-			a.Args = append(a.Args, "--admin-socket="+a.AdminSocket)
-		})
+		x, y := bothPlacements(t, s, c)
 		for _, pod := range slices.Sorted(maps.Keys(y)) {
 			a, errA := cpuset.Parse(x[pod])
 			b, errB := cpuset.Parse(y[pod])
@@ -247,6 +233,20 @@ func randomSteps(random *rand.Rand, free int) string {
 		}
 	}
 	return strings.Join(steps, ", ")
+}
+
+// bothPlacements returns the results of placements with the agent and with the kubelet, on the machine of the case.
+func bothPlacements(t *testing.T, s *stack.Stack, c placementCase) (ours, theirs map[string]string) {
+	t.Helper()
+	kubelet, err := stack.Kubelet()
+	must(t, err)
+	processors := t.TempDir()
+	c.machine.write(t, processors)
+	theirs = placements(t, s, within(t, processors, kubelet), c, nil)
+	ours = placements(t, s, within(t, processors, stack.Binary()), c, func(a *stack.Agent) {
+		a.Args = append(a.Args, "--admin-socket="+a.AdminSocket)
+	})
+	return ours, theirs
 }
 
 // placements runs the steps of a case with a program in the agent's place, and returns each pod's CPUs, or the reason that

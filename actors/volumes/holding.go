@@ -5,7 +5,6 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
@@ -60,7 +59,7 @@ func (h *holding) removal(now time.Time, r report) (changed bool) {
 		is.since = now
 	}
 	if isEnded(r.Err) || is.text == "" && now.Sub(is.since) >= kinds.OperationTimeout {
-		is.text = cutError(r.Err)
+		is.text = messages.Shorten(messages.OneLine(r.Err), maxHeldError)
 	}
 	h.remains[r.Key] = is
 	return is.text != was.text
@@ -72,16 +71,10 @@ func (h *holding) unstaged(folder string, err error) (changed bool) {
 	if err == nil {
 		delete(h.staged, folder)
 	} else {
-		is = cutError(err)
+		is = messages.Shorten(messages.OneLine(err), maxHeldError)
 		h.staged[folder] = is
 	}
 	return is != was
-}
-
-// cutError returns an error as one line of limited length.
-func cutError(err error) string {
-	text := messages.OneLine(err)
-	return strings.ToValidUTF8(text[:min(len(text), maxHeldError)], "")
 }
 
 // look reads the disk if a read is due or something has changed. Otherwise it sends the last result again.

@@ -141,7 +141,7 @@ func unread(n *machine.Node) string {
 	return n.Must("journalctl -q -u containerd.service -o cat | grep -E 'ailed to load (container status|sandbox status|shim)' || true")
 }
 
-// without returns the lines of tasks whose ID is not in text.
+// without returns the lines of tasks with an ID that text lacks.
 func without(tasks, text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(tasks) {
