@@ -23,6 +23,7 @@ const (
 	callTimeout = 10 * time.Second
 	// reloadTimeout is how long a raised limit is waited for.
 	reloadTimeout = 5 * time.Second
+	raiseTimeout  = callTimeout + 2*reloadTimeout // for each of dropIns
 	// askAgain is the pause after a failed question to logind while the lock is held.
 	askAgain = 200 * time.Millisecond
 )
@@ -62,7 +63,7 @@ func NewLogind(groups []Group, conf string) *Logind { return &Logind{need: total
 func (l *Logind) Await(ctx context.Context, was bool) (bool, error) {
 	l.awaiting.Lock()
 	defer l.awaiting.Unlock()
-	until := time.Now().Add(l.need)
+	until, tried := time.Now().Add(l.need), false
 	for {
 		err := l.ask(ctx)
 		if err == nil {
@@ -76,8 +77,12 @@ func (l *Logind) Await(ctx context.Context, was bool) (bool, error) {
 				l.reported = true
 				return was, ShortDelay{l.short}
 			}
-			if limit, err := l.limit(ctx); err == nil && limit >= l.need {
-				l.short, l.reported = nil, false
+			if !l.under && !tried {
+				tried = true // one attempt for each Await: any local user can send signals
+				l.raiseLimit(ctx)
+			}
+			if l.short == nil {
+				l.reported = false
 				return was, nil
 			}
 		}
@@ -137,7 +142,7 @@ func (l *Logind) hold(ctx context.Context) error {
 	if l.under || l.holds() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout+time.Duration(len(dropIns))*reloadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, raiseTimeout)
 	defer cancel()
 	var fd dbus.UnixFD
 	err := l.conn.Object(login1, loginPath).CallWithContext(ctx, manager+".Inhibit", 0, "shutdown", "playlet",
@@ -149,11 +154,20 @@ func (l *Logind) hold(ctx context.Context) error {
 	l.mu.Lock()
 	l.lock = lock
 	l.mu.Unlock()
-	limit, err := l.limit(ctx) // after the lock: a shutdown may begin while the limit is being raised
-	if l.short, l.reported = err, false; err == nil && limit < l.need {
-		l.short = l.raise(ctx, limit)
-	}
+	l.reported = false
+	l.raiseLimit(ctx) // after the lock: a shutdown may begin meanwhile
 	return nil
+}
+
+// raiseLimit raises logind's limit of delays if it is too short, and stores the result in short. The caller holds awaiting.
+func (l *Logind) raiseLimit(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, raiseTimeout)
+	defer cancel()
+	limit, err := l.limit(ctx)
+	if err == nil && limit < l.need {
+		err = l.raise(ctx, limit)
+	}
+	l.short = err
 }
 
 func (l *Logind) holds() bool {
@@ -225,6 +239,8 @@ func (l *Logind) reload(ctx context.Context) (bool, error) {
 			return true, nil
 		case time.Now().After(until):
 			return false, nil
+		case len(l.signals) > 0:
+			return false, errors.New("a shutdown may have begun")
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):

@@ -27,6 +27,8 @@ type logind struct {
 	preparing bool
 	fails     int        // answers about the shutdown that fail
 	limit     uint64     // µs
+	unknown   bool       // answers about the limit fail
+	begins    bool       // a shutdown begins when the drop-ins are read
 	locks     []*os.File // our ends of pipes; the locks are the other ends
 }
 
@@ -92,6 +94,9 @@ func (l *logind) Get(_, name string) (dbus.Variant, *dbus.Error) {
 		}
 		return dbus.MakeVariant(l.preparing), nil
 	case "InhibitDelayMaxUSec":
+		if l.unknown {
+			return dbus.Variant{}, dbus.MakeFailedError(errors.New("busy"))
+		}
 		return dbus.MakeVariant(l.limit), nil
 	}
 	return dbus.Variant{}, dbus.MakeFailedError(errors.New("no property " + name))
@@ -124,6 +129,12 @@ func (l *logind) KillUnit(unit, _ string, signal int32) *dbus.Error {
 	if len(l.locks) == 0 { // a shutdown that begins now would not wait
 		return dbus.MakeFailedError(errors.New("no lock is held while the limit is raised"))
 	}
+	if l.begins {
+		l.preparing = true
+		if err := l.conn.Emit(loginPath, manager+".PrepareForShutdown", true); err != nil {
+			return dbus.MakeFailedError(err)
+		}
+	}
 	if l.takes && strings.Contains(string(data), "[Login]\nInhibitDelayMaxSec=30\n") {
 		l.limit = 30_000_000
 	}
@@ -143,6 +154,12 @@ func (l *logind) refuse(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fails = n
+}
+
+func (l *logind) delays() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Duration(l.limit) * time.Microsecond
 }
 
 func (l *logind) held() int {
@@ -246,6 +263,39 @@ func TestWhatLogindLacksIsSaid(t *testing.T) {
 		l.prepares(t, true)
 		if under, err := in.Await(t.Context(), false); !under || err != nil {
 			t.Error(under, err)
+		}
+	})
+	t.Run("for a moment", func(t *testing.T) {
+		l := startLogind(t, 5*time.Second)
+		l.mu.Lock()
+		l.unknown = true
+		l.mu.Unlock()
+		in := NewLogind(thirty, l.conf)
+		t.Cleanup(func() { must(t, in.Close()) })
+		if _, err := in.Await(t.Context(), false); err == nil || !strings.Contains(err.Error(), "InhibitDelayMaxUSec") {
+			t.Errorf("got %v, want that the limit is unknown", err)
+		}
+		l.mu.Lock()
+		l.unknown = false
+		l.mu.Unlock()
+		if under, err := in.Await(t.Context(), false); under || err != nil || l.delays() != 30*time.Second {
+			t.Errorf("got %v, %v and a limit of %v, want it raised", under, err, l.delays())
+		}
+	})
+	t.Run("a shutdown while the limit is raised", func(t *testing.T) {
+		l := startLogind(t, 5*time.Second)
+		l.mu.Lock()
+		l.takes, l.begins = false, true
+		l.mu.Unlock()
+		in := NewLogind(thirty, l.conf)
+		t.Cleanup(func() { must(t, in.Close()) })
+		prepare(t.Context(), t, in)
+		if in.short == nil || !strings.Contains(in.short.Error(), "a shutdown may have begun") {
+			t.Errorf("got %v, want an interrupted attempt", in.short)
+		}
+		in.reported = true
+		if under, err := in.Await(t.Context(), false); !under || err != nil {
+			t.Errorf("got %v, %v, want the shutdown", under, err)
 		}
 	})
 	t.Run("a file that sorts behind the kubelet's", func(t *testing.T) { // kubernetes/kubernetes#102818

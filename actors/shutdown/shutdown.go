@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -41,6 +42,9 @@ type Options struct {
 	// Unwritten returns the number of pods whose statuses an API server that answers lacks. It is called concurrently. nil: there
 	// is no API server.
 	Unwritten func() int
+	// Unused returns the volumes that no pod has any more, and that are still staged for the node. It is called concurrently.
+	// nil: there are none.
+	Unused func(context.Context) []string
 	// StatePath is where the times of the last shutdown are kept.
 	StatePath string
 	// State publishes the reason why shutdowns are not delayed; nil publishes none.
@@ -81,7 +85,8 @@ type (
 	awaitDue   struct{}
 	groupEnded struct {
 		generation int
-		remaining  int // pods that have not ended in time
+		remaining  int      // pods that have not ended in time
+		staged     []string // folders of the ended pods' volumes that are not unstaged
 	}
 	statusesWritten struct{ generation int }
 	// done is the end of work that nothing waits for.
@@ -114,6 +119,9 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		if m.remaining > 0 {
 			ctx.Log().Warn("pods did not terminate in their part of the shutdown period", "pods", m.remaining, "priority",
 				a.opts.Groups[a.group].Priority)
+		}
+		if len(m.staged) > 0 {
+			ctx.Log().Warn("volumes of terminated pods are not unstaged; pods of their drivers are terminated next", "folders", m.staged)
 		}
 		a.end(ctx, a.group+1)
 	case statusesWritten:
@@ -197,19 +205,49 @@ func (a *actor) end(ctx supervisors.Context, group int) {
 	a.evict(ctx)
 	o, generation := a.opts, a.generation
 	there := func(s *board.Snapshot) []*v1.Pod { return members(o.Groups, group, s.Pods) }
+	unused := o.Unused
+	if group == len(o.Groups)-1 {
+		unused = nil // the drivers of volumes are pods of the last group
+	}
 	ctx.Do(supervisors.Work{Name: "await the end of pods", Timeout: o.Groups[group].Time + time.Nanosecond,
 		Run: func(ctx context.Context) any {
+			var before []string
+			if unused != nil {
+				before = unused(ctx)
+			}
 			for s := o.Board.Now(); ; {
 				left := len(there(s)) + s.Unclaimed
 				if s.Audited && left == 0 { // before an audit, pods may run that are not published
-					return groupEnded{generation, 0}
+					return groupEnded{generation, 0, awaitUnstaged(ctx, unused, before)}
 				}
 				var err error
 				if s, err = o.Board.After(ctx, s.Version); err != nil {
-					return groupEnded{generation, left}
+					return groupEnded{generation, left, nil}
 				}
 			}
 		}})
+}
+
+// awaitUnstaged waits until the volumes of the ended pods are unstaged, because their drivers may be pods of the next group
+// (kubernetes/kubernetes#115148). It returns the volumes that are still staged at the end of ctx. Volumes that were unused before
+// the group's end are not awaited: they may stay so, and must not delay each group.
+func awaitUnstaged(ctx context.Context, unused func(context.Context) []string, before []string) []string {
+	if unused == nil {
+		return nil
+	}
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		staged := slices.DeleteFunc(unused(ctx), func(v string) bool { return slices.Contains(before, v) })
+		if len(staged) == 0 {
+			return nil
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return staged
+		}
+	}
 }
 
 // awaitStatuses waits until the API server has the last statuses of the pods, for a part of the time that is left. With the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -160,7 +161,7 @@ func waitsForUnknownPods(t *testing.T, s board.Snapshot) {
 			r.publish(pod("plain", nil, 30))
 		}
 	}
-	if got := r.Work[i].Run(blocking{ctx, audit}); got != (groupEnded{1, 1}) {
+	if got := r.Work[i].Run(blocking{ctx, audit}); !reflect.DeepEqual(got, groupEnded{generation: 1, remaining: 1}) {
 		t.Errorf("got %+v, want one pod left", got)
 	}
 }
@@ -260,6 +261,51 @@ func TestShutdown_AwaitsStatuses(t *testing.T) {
 			}
 			if want := map[bool]int{false: 1, true: 0}[c.cancel]; r.login.released != want || looks != c.looks {
 				t.Errorf("released %d times after %d looks, want %d after %d", r.login.released, looks, want, c.looks)
+			}
+		})
+	}
+}
+
+// The next group, which may have the drivers of volumes, ends after the ended pods' volumes are unstaged, or when the time of
+// their group is up. Volumes that nobody used before the shutdown are not awaited, and none after the last group.
+func TestShutdown_AwaitsUnstagedVolumes(t *testing.T) {
+	for name, c := range map[string]struct {
+		unused  [][]string // by call; the first is before the end of the pods
+		overdue bool
+		want    []string
+		calls   int
+	}{
+		"none":           {[][]string{nil, nil}, false, nil, 2},
+		"unstaged later": {[][]string{nil, {"a", "b"}, {"b"}, nil}, false, nil, 4},
+		"unused before":  {[][]string{{"old"}, {"old", "a"}, {"old"}}, false, nil, 3},
+		"hanging driver": {[][]string{{"old"}, {"old", "a"}}, true, []string{"a"}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, calls := begin(t), 0
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			unused := func(context.Context) []string {
+				calls++
+				if c.overdue && calls == len(c.unused) {
+					cancel()
+				}
+				return slices.Clone(c.unused[min(calls, len(c.unused))-1])
+			}
+			r.Kit = supervisortest.New(t, messages.Shutdown, New(Options{NodeName: "n1", Groups: twoGroups, Inhibitor: r.login,
+				Board: r.board, Unused: unused})("shutdown"))
+			r.login.under = true
+			r.works(await)
+			i := slices.IndexFunc(r.Work, func(w supervisors.Work) bool { return strings.HasPrefix(w.Name, end) })
+			got := r.Work[i].Run(ctx)
+			r.Work = slices.Delete(r.Work, i, i+1)
+			if want := (groupEnded{generation: 1, staged: c.want}); !reflect.DeepEqual(got, want) || calls != c.calls {
+				t.Errorf("got %+v after %d looks, want %+v after %d", got, calls, want, c.calls)
+			}
+			r.Send(messages.Shutdown, got)
+			r.works(end)
+			r.works("let the shutdown go on")
+			if calls != c.calls {
+				t.Errorf("%d looks for the last group, want none", calls-c.calls)
 			}
 		})
 	}

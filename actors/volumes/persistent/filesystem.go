@@ -119,19 +119,40 @@ func (s *Storage) mountDevice(
 			return err
 		}
 		s.Log.Info("formatting an empty device of a local volume", "volume", pv.Name, "device", path, "as", kind)
+		return disk.FormatAndMount(path, at, kind, options)
 	case strings.Contains(format, " "): // no file system
 		return fmt.Errorf("device %s has %s: it is not formatted", path, format)
-	case format != kind: // the kernel decides; no program touches it
+	case format != kind && !(strings.HasPrefix(format, "ext") && strings.HasPrefix(kind, "ext")):
+		// The kernel decides; no program touches the device.
 		if err := disk.Mount(path, at, kind, options); err != nil {
 			return fmt.Errorf("device %s has %s, not %s: %w", path, format, kind, err)
 		}
 		return nil
 	case slices.ContainsFunc(users, isChecker):
 		return fmt.Errorf("device %s is in use by %s, which must end first", path, strings.Join(users, ", "))
-	case len(users) > 0 || readOnly: // a check would damage a mounted file system; the kernel refuses a device that others claim
+	case len(users) > 0: // a check would damage a mounted file system; the kernel refuses a device that others claim
 		return disk.Mount(path, at, kind, options)
 	}
+	disk.Exec = noFormat{disk.Exec}
 	return disk.FormatAndMount(path, at, kind, options)
+}
+
+// noFormat runs all programs except mkfs. mount-utils runs blkid(8) once more before it mounts, and formats a device that
+// cannot be read at that moment, because for blkid it is an empty one.
+type noFormat struct{ utilexec.Interface }
+
+func (e noFormat) Command(name string, args ...string) utilexec.Cmd {
+	cmd := e.Interface.Command(name, args...)
+	if strings.HasPrefix(name, "mkfs.") {
+		return refusedFormat{cmd}
+	}
+	return cmd
+}
+
+type refusedFormat struct{ utilexec.Cmd }
+
+func (refusedFormat) CombinedOutput() ([]byte, error) {
+	return nil, errors.New("it has a file system that cannot be read at the moment: it is not formatted")
 }
 
 // isChecker reports whether a user of a device is a program that writes its file system, e.g. of an earlier agent.

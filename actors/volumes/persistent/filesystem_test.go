@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -116,6 +117,66 @@ func TestLocalDevice_IsNotFormatted(t *testing.T) {
 			if after, err := os.ReadFile(file); err != nil || !bytes.Equal(before, after) {
 				t.Errorf("the device was written: %v", err)
 			}
+		})
+	}
+}
+
+// A device with a file system is not formatted when it cannot be read for a moment, between two questions of blkid(8). A later
+// attempt mounts it with its data.
+func TestLocalDevice_ReadErrorDoesNotFormat(t *testing.T) {
+	device, _ := volumestest.LoopDevice(t)
+	n, place := fileSystemNode(t, device, "")
+	n.Tell("a", messages.MountVolumes{UID: "a", Pod: diskPod("a")})
+	writeData(t, filepath.Join(place, "precious"))
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: map[string]bool{}})
+	n.Answers("")
+	blkid, err := exec.LookPath("blkid")
+	must(t, err)
+	bin := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(bin, "blkid"), fmt.Appendf(nil, `#!/bin/sh
+echo >>%[1]s/calls
+[ $(wc -l <%[1]s/calls) != 2 ] || exit 2 # cannot be read
+exec %[2]s "$@"
+`, bin, blkid), 0o700)) //nolint:gosec // a program
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	got := fmt.Sprintf("%+v", n.Tell("b", messages.MountVolumes{UID: "b", Pod: diskPod("b")}))
+	if !strings.Contains(got, "cannot be read at the moment: it is not formatted") {
+		t.Errorf("got %s, want that the device is not formatted", got)
+	}
+	n.Advance(kinds.Retry.Max)
+	n.Answers("b")
+	if got := read(t, filepath.Join(place, "precious")); got != "data" {
+		t.Errorf("the file system has %q, want its data", got)
+	}
+}
+
+// A file system is checked before its first mount, also for a read-only pod, because later pods may write to the same mount, and
+// also one of ext2, which the kernel mounts as ext4.
+func TestLocalDevice_IsChecked(t *testing.T) {
+	for name, reads := range map[string]bool{"ext4": false, "ext2": true} {
+		t.Run(name, func(t *testing.T) {
+			device, _ := volumestest.LoopDevice(t)
+			out, err := exec.Command("mkfs."+name, "-F", "-q", device).CombinedOutput()
+			if err != nil {
+				t.Fatalf("mkfs.%s: %v: %s", name, err, out)
+			}
+			bin := t.TempDir()
+			must(t, os.WriteFile(filepath.Join(bin, "fsck"), []byte("#!/bin/sh\necho \"$*\" >"+bin+"/checked\n"), 0o700)) //nolint:gosec // a program
+			t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+			n, place := fileSystemNode(t, device, "")
+			pod := diskPod("a")
+			pod.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = reads
+			got := n.Tell("a", messages.MountVolumes{UID: "a", Pod: pod})
+			if !exists(t, filepath.Join(place, "lost+found")) {
+				t.Fatalf("got %+v, want a mount", got)
+			}
+			if got := read(t, filepath.Join(bin, "checked")); got != "-a "+device+"\n" {
+				t.Errorf("got a check of %q, want -a %s", got, device)
+			}
+			n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+			n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: map[string]bool{}})
+			n.Answers("")
 		})
 	}
 }

@@ -121,6 +121,8 @@ func TestUnstageThatFails_IsReported(t *testing.T) {
 	}
 	if got := held(); len(got) != 1 || got[0].Code != messages.HeldStaged || !strings.Contains(got[0].Error, testDriver) {
 		t.Errorf("got %+v, want the staged volume and its driver", got)
+	} else if unused := n.storage.Unused(t.Context()); len(unused) != 1 || unused[0] != got[0].Path {
+		t.Errorf("got unused volumes %v, want %s", unused, got[0].Path)
 	}
 	if calls := d.Calls(); !slices.Contains(calls, "Unstage other") {
 		t.Errorf("got calls %v, want the other volume unstaged", calls)
@@ -130,5 +132,8 @@ func TestUnstageThatFails_IsReported(t *testing.T) {
 	n.Settle(false)
 	if got := held(); len(got) > 0 {
 		t.Errorf("after the unstage: got %+v, want none", got)
+	}
+	if unused := n.storage.Unused(t.Context()); len(unused) > 0 {
+		t.Errorf("after the unstage: got unused volumes %v, want none", unused)
 	}
 }

@@ -70,6 +70,16 @@ func (s *Storage) stagedFolder(key string) string {
 	return filepath.Join(s.csiFolder(), key)
 }
 
+// Unused returns the folders of volumes that no pod has any more, and that are still staged or mounted for the node. Volumes with
+// an unreadable record are omitted. It reads the disk, and is safe for concurrent use.
+func (s *Storage) Unused(ctx context.Context) []string {
+	keys, _ := stagedDriver{s}.Inventory(ctx) //nolint:errcheck // reported by the Unstager
+	for i, key := range keys {
+		keys[i] = s.stagedFolder(key)
+	}
+	return keys
+}
+
 // Ensure implements reconcile.Driver. It is never called.
 func (stagedDriver) Ensure(context.Context, reconcile.Operation[struct{}, struct{}]) (none struct{}, err error) {
 	return none, nil

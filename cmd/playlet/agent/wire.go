@@ -199,7 +199,7 @@ func wireShutdown(node *config.Node, m *machine, board *pods.Board, c *cluster) 
 		StatePath: shutdown.StatePath(node.RootDir), State: &m.shutdown,
 	}
 	if c != nil {
-		o.Unwritten = c.statuses.Unwritten
+		o.Unwritten, o.Unused = c.statuses.Unwritten, func(ctx context.Context) []string { return c.storage.Unused(ctx) }
 	}
 	return shutdown.New(o)
 }
