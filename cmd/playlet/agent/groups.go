@@ -69,9 +69,7 @@ func groupTree(node *config.Node, facts translate.NodeFacts, groups resources.Gr
 			Reserved: reserved(k.KubeReserved, k.SystemReserved), Reservations: reservations(k), QOSReserved: qosReserved(node),
 			MemoryQoS: facts.MemoryQoS, ProtectMemory: facts.ProtectMemory,
 		},
-		Capacity: func() (resources.Capacity, error) {
-			return resources.ReadCapacity("/sys", "/proc", facts.MemoryCapacity)
-		},
+		Capacity: func() (resources.Capacity, error) { return resources.ReadCapacity("/sys", "/proc") },
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"k8s.io/utils/cpuset"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/meminfo"
 )
 
 // OnlineCPUs returns the online CPUs of the machine by number, read from "/sys". The CPU affinity of the agent does not matter:
@@ -26,9 +28,14 @@ func OnlineCPUs(sysfs string) cpuset.CPUSet {
 	return cpuset.New(set...)
 }
 
-// ReadCapacity reads the capacity of the machine from "/sys" and "/proc". The caller passes the memory, in bytes.
-func ReadCapacity(sysfs, procfs string, memory int64) (Capacity, error) {
-	c := Capacity{Memory: memory, MilliCPU: int64(OnlineCPUs(sysfs).Size()) * 1000}
+// ReadCapacity reads the present capacity of the machine from "/sys" and "/proc". CPUs and memory of a virtual machine can change
+// while it runs, and the Node reports the change.
+func ReadCapacity(sysfs, procfs string) (Capacity, error) {
+	memory, err := meminfo.Read(procfs)
+	if err != nil {
+		return Capacity{}, err
+	}
+	c := Capacity{Memory: memory.Total, MilliCPU: int64(OnlineCPUs(sysfs).Size()) * 1000}
 	// The kernel enforces the lower of the two limits.
 	for _, file := range []string{"sys/kernel/pid_max", "sys/kernel/threads-max"} {
 		n, err := readNumber(filepath.Join(procfs, file))

@@ -41,23 +41,28 @@ func (t Tree) ApplyNode(pods []*v1.Pod) error {
 	if err != nil {
 		return err
 	}
-	if err := t.apply(t.Root.Child(kubepods), systemd, NodeValues(pods, capacity, t.Settings)); err != nil {
+	if err := t.applyShared(t.Root.Child(kubepods), systemd, NodeValues(pods, capacity, t.Settings)); err != nil {
 		return err
 	}
 	for _, class := range classes {
-		name, v := ClassName(t.Root, class), ClassValues(class, pods, capacity, t.Settings)
-		if v.Memory > 0 { // a class over its limit cannot grow, but no process is killed
-			used, err := t.Groups.Uses(name, systemd)
-			if err != nil {
-				return fmt.Errorf("cgroup %s: %w", name.Cgroupfs(), err)
-			}
-			v.Memory = max(v.Memory, used)
-		}
-		if err := t.apply(name, systemd, v); err != nil {
+		if err := t.applyShared(ClassName(t.Root, class), systemd, ClassValues(class, pods, capacity, t.Settings)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// applyShared sets the values of a group of many pods. Its memory limit is never below its usage: after larger reservations, or
+// a loss of memory of the machine, the group cannot grow, but no process is killed. Eviction frees memory in an order.
+func (t Tree) applyShared(name Name, systemd bool, v Values) error {
+	if v.Memory > 0 {
+		used, err := t.Groups.Uses(name, systemd)
+		if err != nil {
+			return fmt.Errorf("cgroup %s: %w", name.Cgroupfs(), err)
+		}
+		v.Memory = max(v.Memory, used)
+	}
+	return t.apply(name, systemd, v)
 }
 
 // Reserve sets the values of the groups that enforce reservations. The agent does not own these groups: as in the kubelet, the

@@ -99,6 +99,22 @@ func TestTheRootHasToBeThere(t *testing.T) {
 	}
 }
 
+// Larger reservations, or a machine with less memory than before, do not kill pods: they keep their current memory.
+func TestApplyNode_KubepodsOverItsLimit(t *testing.T) {
+	m, tree := newTree(false)
+	tree.Settings.EnforcePods = true
+	tree.Settings.Reserved = v1.ResourceList{v1.ResourceMemory: resource.MustParse("512Mi")}
+	for used, want := range map[int64]int64{768 << 20: 768 << 20, 256 << 20: 512 << 20} {
+		m.Use("/kubepods", used)
+		if err := tree.ApplyNode(nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Values()["/kubepods"].Memory; got != want {
+			t.Errorf("with %d bytes in use the limit is %d, want %d", used, got, want)
+		}
+	}
+}
+
 // A class over its limit keeps its current memory, so that no process in it is killed.
 func TestAClassIsNotLimitedBelowWhatItUses(t *testing.T) {
 	m, tree := newTree(false)
