@@ -171,6 +171,7 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 		if f.act.by.signal.kind() == v1.NodeDiskPressure {
 			candidates, unmeasured = split(candidates)
 		}
+		candidates = slices.DeleteFunc(candidates, func(c candidate) bool { return c.freesNothing(f.act.by.signal, f.act.on) })
 		rank(f.act.by.signal, f.act.on, candidates)
 		awaited = hidden(f.act.by.signal, f.act.on, candidates, unmeasured)
 	}

@@ -445,6 +445,32 @@ func TestUnmeasuredPodsAreNotEvicted(t *testing.T) {
 	n.expect("when the big one is walked", messages.EventThresholdMet, "containers", "images", "evict big")
 }
 
+// A pod whose containers are in back-off is evicted if its data fills the disk. If its end would free nothing, it is not.
+func TestEviction_PodsWithoutRunningContainer(t *testing.T) {
+	idle := func(name string, mebibytes uint64) candidate {
+		c := of(name, -1, 0, 0).on(0, 0, mebibytes)
+		c.stats.Containers = nil
+		return c
+	}
+	for _, c := range []struct{ data, want string }{{"much", "evict crashing"}, {"none", "evict running"}} {
+		bytes := map[string]uint64{"much": 90}[c.data]
+		n := newNode(t, tenPercent, of("running", 0, 0, 0).on(0, 0, 5), idle("crashing", bytes), idle("waiting", 0))
+		n.pods[2].stats.VolumeStats = nil
+		if n.pods[2].unmeasured() {
+			t.Error("eviction waits for figures of a pod that has no data")
+		}
+		n.m = full(50)
+		n.publish()
+		n.start()
+		n.work()
+		n.Send(messages.Runtime, messages.ContainersReclaimed{})
+		n.work()
+		n.Send(messages.Images, messages.ImagesReclaimed{})
+		n.work()
+		n.expect("with "+c.data+" data", messages.EventThresholdMet, "containers", "images", c.want)
+	}
+}
+
 // A pod that outlived its wait is forgotten once it is gone from the node.
 func TestEviction_ForgetsPodsThatAreGone(t *testing.T) {
 	n := newNode(t, tenPercent, of("stuck", 0, 0, 0).on(0, 0, 5))

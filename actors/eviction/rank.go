@@ -95,10 +95,18 @@ func (c candidate) uses(what v1.ResourceName, on contents) int64 {
 	return sum
 }
 
-// unmeasured reports whether the pod's volumes and logs were not walked yet: its use of a disk is unknown.
+// unmeasured reports whether the pod's volumes and logs were not walked yet: its use of a disk is unknown. A pod without a
+// running container has figures only once that has begun.
 func (c candidate) unmeasured() bool {
-	return len(c.stats.VolumeStats) == 0 &&
+	return len(c.stats.VolumeStats) == 0 && len(c.stats.Containers) > 0 &&
 		!slices.ContainsFunc(c.stats.Containers, func(s api.ContainerStats) bool { return s.Logs != nil })
+}
+
+// freesNothing reports whether the end of the pod is known to free nothing of a resource: it has no running container, e.g. since
+// it is in back-off, and no data. A running pod may use more later.
+func (c candidate) freesNothing(s Signal, on contents) bool {
+	return len(c.stats.Containers) == 0 && c.uses(signals[s].resource, on) == 0 &&
+		(!c.partial || s.kind() != v1.NodeDiskPressure)
 }
 
 // local reports whether the volume of this name is on the node's disk and removed with the pod.

@@ -251,11 +251,13 @@ func (c *Collector) collect(ctx context.Context, age time.Duration, all bool, ur
 		}
 		f.join(snapshot, runtime)
 	}
-	for i := range f.pods {
-		p := &f.pods[i]
-		p.usage = c.usage.of(p.Pod.Pod.UID)
-		if all && p.usage != nil && p.usage.figuresError() != nil {
-			f.lacks = append(f.lacks, fmt.Sprintf("pod %s/%s: %v", p.Pod.Pod.Namespace, p.Pod.Pod.Name, p.usage.figuresError()))
+	for _, pods := range [][]podFigures{f.pods, f.idle} {
+		for i := range pods {
+			p := &pods[i]
+			p.usage = c.usage.of(p.Pod.Pod.UID)
+			if err := p.usage.figuresError(); all && err != nil {
+				f.lacks = append(f.lacks, fmt.Sprintf("pod %s/%s: %v", p.Pod.Pod.Namespace, p.Pod.Pod.Name, err))
+			}
 		}
 	}
 	slices.Sort(f.lacks)

@@ -19,14 +19,15 @@ type figures struct {
 	node    *cgroupstats.Cgroup
 	cgroups cgroupstats.Set
 	system  map[string]string
-	pods    []podFigures
+	pods    []podFigures // with a running container
+	idle    []podFigures // not over, and without a running container: in back-off, initializing or waiting
 	disk    space
 	images  imageSpace
 	mounted []model.FsStats
 	lacks   []string // sentences about missing figures
 }
 
-// podFigures are the figures of a running pod.
+// podFigures are the figures of a pod.
 type podFigures struct {
 	*board.Pod
 	own        *cgroupstats.Cgroup // nil if it is not visible
@@ -50,9 +51,9 @@ func (f *figures) blind() bool {
 	})
 }
 
-// join assembles the figures of each running pod. It omits a pod without a running container, as the kubelet does.
+// join assembles the figures of each pod that is not over.
 func (f *figures) join(snapshot *board.Snapshot, runtime runtimeFigures) {
-	f.node, f.pods = f.cgroups["/"], nil
+	f.node, f.pods, f.idle = f.cgroups["/"], nil, nil
 	own, inside := map[string]*cgroupstats.Cgroup{}, map[string]*cgroupstats.Cgroup{}
 	sandboxes := map[string]*cgroupstats.Cgroup{}
 	for _, c := range f.cgroups {
@@ -83,8 +84,11 @@ func (f *figures) join(snapshot *board.Snapshot, runtime runtimeFigures) {
 			}
 			p.containers = append(p.containers, c)
 		}
-		if len(p.containers) > 0 {
+		switch {
+		case len(p.containers) > 0:
 			f.pods = append(f.pods, p)
+		case p.Status != nil && (p.Status.Phase == v1.PodRunning || p.Status.Phase == v1.PodPending):
+			f.idle = append(f.idle, p)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/google/cadvisor/lib/model"
@@ -17,8 +18,9 @@ import (
 	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 )
 
-// Summary returns the answer of /stats/summary, in the form of k8s.io/kubelet. lacks describes missing figures in sentences. ctx
-// bounds the wait for figures.
+// Summary returns the answer of /stats/summary, in the form of k8s.io/kubelet. A started pod keeps its volumes in it while all
+// its containers are in back-off (kubernetes/kubernetes#141350). lacks describes missing figures in sentences. ctx bounds the
+// wait for figures.
 func (c *Collector) Summary(ctx context.Context, onlyCPUAndMemory bool) (s *api.Summary, lacks []string) {
 	age := fullAge
 	if onlyCPUAndMemory {
@@ -29,10 +31,16 @@ func (c *Collector) Summary(ctx context.Context, onlyCPUAndMemory bool) (s *api.
 	for i := range f.pods {
 		s.Pods = append(s.Pods, f.podStats(&f.pods[i], !onlyCPUAndMemory))
 	}
+	for i := range f.idle {
+		if p := &f.idle[i]; !onlyCPUAndMemory && p.Status.Phase == v1.PodRunning {
+			s.Pods = append(s.Pods, f.podStats(p, true))
+		}
+	}
 	return s, f.lacks
 }
 
-// PodStats returns the figures of running pods, for eviction. The pods in urgent are measured again unless that was done in the
+// PodStats returns the figures of pods, for eviction. Without a running container a pod is included once its files are measured:
+// it may fill the disk in each short run. The pods in urgent are measured again unless that was done in the
 // last seconds; short: in the last second, or in the time that it takes; nil: no walk is requested. The figures of pods in
 // partial are lower bounds. The figures of pods in old are from an earlier walk: the requested walk has no sum yet.
 func (c *Collector) PodStats(ctx context.Context, urgent map[types.UID]bool, short bool) (
@@ -42,9 +50,11 @@ func (c *Collector) PodStats(ctx context.Context, urgent map[types.UID]bool, sho
 	now := c.opts.Now()
 	f := c.collect(ctx, urgentAge, true, request)
 	partial, old = map[types.UID]bool{}, map[types.UID]bool{}
-	for i := range f.pods {
-		p := f.pods[i]
+	for _, p := range slices.Concat(f.pods, f.idle) {
 		uid := p.Pod.Pod.UID
+		if len(p.containers) == 0 && p.usage == nil {
+			continue
+		}
 		if u := p.usage; u != nil {
 			partial[uid] = u.partial
 			old[uid] = short && urgent[uid] && u.bound == nil && u.due(now, c.ageOf(p.Pod.Pod, request))
@@ -97,7 +107,7 @@ func (c *Collector) nodeStats(f *figures, all bool) api.NodeStats {
 func (f *figures) podStats(p *podFigures, all bool) api.PodStats {
 	out := api.PodStats{
 		PodRef:    api.PodReference{Name: p.Pod.Pod.Name, Namespace: p.Pod.Pod.Namespace, UID: string(p.Pod.Pod.UID)},
-		StartTime: p.startTime(), CPU: cpu(p.own), Memory: memory(p.own), Swap: swap(p.own),
+		StartTime: p.startTime(), CPU: cpu(p.own), Memory: memory(p.own), Swap: swap(p.own), Containers: []api.ContainerStats{},
 	}
 	for _, c := range p.containers {
 		out.Containers = append(out.Containers, f.containerStats(p, c, all))
@@ -143,7 +153,8 @@ func (f *figures) containerStats(p *podFigures, c containerFigures, all bool) ap
 }
 
 // storage adds the usage of the pod's volumes, and its total usage of the node's own disks [ephemeral-storage]: writable layers,
-// logs, etc-hosts, termination logs, and volumes that are folders of the node.
+// logs, etc-hosts, termination logs, and volumes that are folders of the node. The logs of a container in back-off count, as they
+// did while it ran.
 func (f *figures) storage(p *podFigures, out *api.PodStats) {
 	if f.disk.at.IsZero() {
 		return
@@ -154,11 +165,18 @@ func (f *figures) storage(p *podFigures, out *api.PodStats) {
 			bytes, inodes = bytes+*s.UsedBytes, inodes+*s.InodesUsed
 		}
 	}
+	running := map[string]bool{}
 	for i := range out.Containers {
+		running[out.Containers[i].Name] = true
 		add(out.Containers[i].Rootfs)
 		add(out.Containers[i].Logs)
 	}
 	if u := p.usage; u != nil {
+		for _, c := range podspec.LongRunning(p.Pod.Pod) {
+			if logs, ok := u.logs[c.Name]; ok && !running[c.Name] {
+				bytes, inodes = bytes+logs.used, inodes+logs.inodesUsed
+			}
+		}
 		for _, v := range p.Pod.Pod.Spec.Volumes {
 			s, ok := u.volume(v.Name)
 			if !ok {

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,14 +38,16 @@ func summaryOf(t *testing.T, h http.Handler, path string) api.Summary {
 	return s
 }
 
-// A pod whose containers have no cgroups here has the runtime's figures; a pod without a running container is omitted.
+// A pod whose containers have no cgroups here has the runtime's figures; a pod that is over is omitted.
 func TestSummary(t *testing.T) {
 	web := pod("web", containerID1, "")
 	web.Pod.Spec.Volumes = []v1.Volume{
 		{Name: "data", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}},
 		{Name: "secret", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{}}},
 	}
-	r := newRig(t, web, pod("over", ""))
+	over := pod("over", "")
+	over.Status.Phase = v1.PodFailed
+	r := newRig(t, web, over)
 	r.cri.stats = append(r.cri.stats, criStats(containerID1, 9, 1000))
 	volumes := filepath.Join(r.opts.RootDir, "pods", "uid-web", "volumes")
 	write(t, filepath.Join(volumes, "kubernetes.io~empty-dir", "data", "file"), 10000)
@@ -85,6 +88,44 @@ func TestSummary(t *testing.T) {
 	}
 	if w := get(t, h, "/stats/summary?only_cpu_and_memory=maybe"); w.Code != http.StatusBadRequest {
 		t.Errorf("%d", w.Code)
+	}
+}
+
+// A pod whose containers are all in back-off keeps the figures of its volumes and logs: its data is still on the disk
+// (kubernetes/kubernetes#141350). Eviction needs those of a pod that has not started, too: init containers write volumes.
+func TestPodWithoutRunningContainer(t *testing.T) {
+	crashing, initializing, waiting := pod("crashing", ""), pod("initializing", ""), pod("waiting")
+	initializing.Status.Phase, waiting.Status.Phase = v1.PodPending, v1.PodPending
+	data := []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
+	crashing.Pod.Spec.Volumes, initializing.Pod.Spec.Volumes = data, data
+	r := newRig(t, crashing, initializing, waiting)
+	for _, uid := range []string{"uid-crashing", "uid-initializing"} {
+		write(t, filepath.Join(r.opts.RootDir, "pods", uid, "volumes", "kubernetes.io~empty-dir", "data", "file"), 10000)
+	}
+	write(t, filepath.Join(r.opts.PodLogsDir, "default_crashing_uid-crashing", "c1", "0.log"), 5000)
+	write(t, filepath.Join(r.opts.PodLogsDir, "default_crashing_uid-crashing", "init", "0.log"), 1<<20)
+
+	h := Handler(r.Collector, nil)
+	s := summaryOf(t, h, "/stats/summary")
+	if len(s.Pods) != 1 || s.Pods[0].PodRef.Name != "crashing" || s.Pods[0].Containers == nil || len(s.Pods[0].VolumeStats) != 1 {
+		t.Fatalf("got pods %+v, want the crashing one with its volume and an empty list of containers", s.Pods)
+	}
+	volume := *s.Pods[0].VolumeStats[0].UsedBytes
+	if got := *s.Pods[0].EphemeralStorage.UsedBytes; volume < 10000 || got < volume+5000 || got >= volume+1<<20 {
+		t.Errorf("ephemeral storage %d with %d in the volume, want the volume and the log, without the init container's", got, volume)
+	}
+	if s := summaryOf(t, h, "/stats/summary?only_cpu_and_memory=true"); len(s.Pods) != 0 {
+		t.Errorf("CPU and memory alone: got %+v, want no pod", s.Pods)
+	}
+	var names []string
+	pods, _, _, _ := r.PodStats(t.Context(), nil, false)
+	for _, p := range pods {
+		if len(p.VolumeStats) > 0 {
+			names = append(names, p.PodRef.Name)
+		}
+	}
+	if !slices.Equal(names, []string{"crashing", "initializing"}) {
+		t.Errorf("for eviction: got %v with volumes, want the two with data", names)
 	}
 }
 

@@ -84,8 +84,13 @@ func (u *podUsage) least() *podUsage {
 	return &out
 }
 
-// figuresError returns the reason that figures are missing or partial, or nil.
-func (u *podUsage) figuresError() error { return errors.Join(u.err, u.claimsErr) }
+// figuresError returns the reason that figures are missing or partial, or nil. u may be nil.
+func (u *podUsage) figuresError() error {
+	if u == nil {
+		return nil
+	}
+	return errors.Join(u.err, u.claimsErr)
+}
 
 // due reports whether the figures must be measured again. Those for eviction are at most as old as a walk takes.
 func (u *podUsage) due(now time.Time, age time.Duration) bool {
