@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -450,5 +451,36 @@ func TestAnEndThatOnlyTheStatusKnows(t *testing.T) {
 	w.settle()
 	if check(t, w); len(w.containers) != 1 || w.containers[0].Attempt != 3 {
 		t.Errorf("there are %+v", w.containers)
+	}
+}
+
+// A container that was removed from the runtime while the pod went on was reported as ended for good. It does not run again when
+// the agent restarts: the API server would refuse that state. An ephemeral one never runs twice (kubernetes/kubernetes#124176).
+func TestSeedEnd_RemovedContainers(t *testing.T) {
+	pod := cloudPod(v1.RestartPolicyNever, 0, 2)
+	w := newWorld(debugged(debugged(pod, "debug", ""), "lost", ""))
+	gone := &v1.ContainerStateTerminated{ExitCode: 137, Reason: messages.ReasonUnknown}
+	of := func(name string, state v1.ContainerState) v1.ContainerStatus {
+		return v1.ContainerStatus{Name: name, ContainerID: "sim://" + name, State: state}
+	}
+	w.last = &v1.PodStatus{Phase: v1.PodRunning,
+		ContainerStatuses: []v1.ContainerStatus{of("c0", v1.ContainerState{Terminated: gone})},
+		EphemeralContainerStatuses: []v1.ContainerStatus{of("debug", v1.ContainerState{Terminated: gone}),
+			of("lost", v1.ContainerState{Running: &v1.ContainerStateRunning{}})}}
+	w.step(nil)
+	w.settle()
+	check(t, w)
+	if got := w.runningNames(); !slices.Equal(got, []string{"c1"}) {
+		t.Errorf("running: %v, want c1 alone, which had not run", got)
+	}
+	if got := w.status.EphemeralContainerStatuses; len(got) != 2 || got[0].State.Terminated == nil || got[1].State.Terminated == nil {
+		t.Errorf("got %+v, want both ephemeral containers ended", got)
+	}
+	w = newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1)) // a guess delays no start
+	w.last = &v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{of("c0", v1.ContainerState{Terminated: gone})}}
+	w.step(nil)
+	w.settle()
+	if check(t, w); len(w.containers) != 1 || w.containers[0].Attempt != 1 || w.status.ContainerStatuses[0].State.Running == nil {
+		t.Errorf("got %+v, %+v, want the next attempt", w.containers, w.status.ContainerStatuses)
 	}
 }

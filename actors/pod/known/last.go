@@ -31,7 +31,7 @@ func (s *State) SeedAttempts(now time.Time) {
 	for c, was := range s.last() {
 		s.seedProbes(c, was)
 		if objectset.OfAPIServer(s.Pod) {
-			c.seedEnd(was, now)
+			c.seedEnd(s.Pod, was, now)
 		}
 	}
 }
@@ -72,23 +72,32 @@ func (s *State) seedProbes(c *Container, was *v1.ContainerStatus) {
 }
 
 // seedEnd restores the end of a container that the runtime has lost from the status of a pod of the API server. A reported end
-// counts for more than a guess, and a finished container does not run again because its remains were removed.
-func (c *Container) seedEnd(was *v1.ContainerStatus, now time.Time) {
+// counts for more than a guess, and a finished container does not run again because its remains were removed. A guess counts if
+// it was reported as an end for good, and so does the loss of an ephemeral container: it never runs twice (KEP-277).
+func (c *Container) seedEnd(pod *v1.Pod, was *v1.ContainerStatus, now time.Time) {
 	end, waits := was.State.Terminated, was.State.Waiting
 	if end == nil && waits != nil {
 		end = was.LastTerminationState.Terminated
 	}
 	restarting := waits != nil && waits.Reason == messages.ReasonRestartingAll ||
 		end != nil && end.Reason == messages.ReasonRestartingAll // a kubelet removed it to restart all
-	if c.Spec == nil || c.Newest() != nil || was.RestartCount < 0 || was.ContainerID == "" || restarting || end == nil ||
-		end.Reason == messages.ReasonUnknown {
+	if c.Spec == nil || c.Newest() != nil || was.RestartCount < 0 || was.ContainerID == "" || restarting {
 		return
 	}
 	_, id, _ := strings.Cut(was.ContainerID, "://")
-	c.Learn(messages.ContainerFact{
-		ID: id, Name: c.Name, Attempt: uint32(was.RestartCount), State: messages.ContainerExited, Image: was.Image,
-		ImageRef:  was.ImageID,
-		StartedAt: end.StartedAt.Time, FinishedAt: end.FinishedAt.Time, ExitCode: end.ExitCode, Reason: end.Reason,
-		Message: end.Message,
-	}, now)
+	f := messages.ContainerFact{ID: id, Name: c.Name, Attempt: uint32(was.RestartCount), Image: was.Image, ImageRef: was.ImageID}
+	switch {
+	case end != nil:
+		f.State, f.StartedAt, f.FinishedAt = messages.ContainerExited, end.StartedAt.Time, end.FinishedAt.Time
+		f.ExitCode, f.Reason, f.Message = end.ExitCode, end.Reason, end.Message
+		if end.Reason == messages.ReasonUnknown && (waits != nil || c.Verdict(pod, &f) == messages.ExitRestarts) {
+			return
+		}
+	case c.Ephemeral && was.State.Running != nil:
+		f.StartedAt = was.State.Running.StartedAt.Time
+		f = f.Removed(now)
+	default:
+		return
+	}
+	c.Learn(f, now)
 }
