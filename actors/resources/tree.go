@@ -50,6 +50,9 @@ var CheckCPUs = cpus.Check
 // CheckpointError is the refusal to start with the checkpoint of exclusive CPUs or memory.
 type CheckpointError = statefile.Error
 
+// StaleCheckpointError is the reason that such a checkpoint is replaced.
+type StaleCheckpointError = statefile.StaleError
+
 // Types about memory from chosen NUMA nodes.
 type (
 	// Memory is the memory of containers by NUMA node.

@@ -38,7 +38,9 @@ type Config struct {
 	Count    int
 	// Limited keeps the CPU quota of containers with exclusive CPUs [gate DisableCPUQuotaWithExclusiveCPUs off].
 	Limited bool
-	Log     *slog.Logger
+	// Idle reports that no container runs, e.g. after a boot; nil: unknown. Then a checkpoint of other CPUs is replaced.
+	Idle func() bool
+	Log  *slog.Logger
 }
 
 // Manager holds the exclusive CPUs of the node's containers. It is safe for concurrent use. Only Allocate and Close wait for the
@@ -56,7 +58,7 @@ type Manager struct {
 }
 
 // Open reads the checkpoint. An error means that the agent cannot start: the configuration does not fit the machine, or the
-// checkpoint is of another policy or other CPUs. Its pods then have to end first, as with the kubelet.
+// checkpoint is of another policy, or of other CPUs while pods run. These have to end first, as with the kubelet.
 func Open(c Config) (*Manager, error) {
 	m := &Manager{policy: c.Policy, limited: c.Limited, given: Given{}}
 	var err error
@@ -98,7 +100,11 @@ func (c Config) format(static *Static) statefile.Format[checkpoint.Data] {
 			case static == nil:
 				return nil
 			}
-			return static.Restore(d.Shared, d.Given)
+			err := static.Restore(d.Shared, d.Given)
+			if err != nil && c.Idle != nil && c.Idle() {
+				err = &statefile.StaleError{Err: err}
+			}
+			return err
 		},
 	}
 }

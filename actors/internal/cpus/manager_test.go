@@ -201,6 +201,34 @@ func TestOpen_Refuses(t *testing.T) {
 	}
 }
 
+// While no container runs, a checkpoint of other CPUs is set aside and replaced. One of another policy is refused.
+func TestOpen_OtherCPUsWithoutContainers(t *testing.T) {
+	dir := t.TempDir()
+	if err := open(t, config(dir, nil)).allocatePod(t, newPod("u", "app 1")); err != nil {
+		t.Fatal(err)
+	}
+	idle := true
+	other := func(c *Config) {
+		c.Topology = func() (Topology, error) { return shape{1, 1, 1, 4, 2}.topology(), nil }
+		c.Idle = func() bool { return idle }
+	}
+	for _, c := range []Config{config(dir, func(c *Config) { other(c); c.Policy = PolicyNone }),
+		config(dir, func(c *Config) { other(c); idle = false })} {
+		if _, err := Open(c); err == nil {
+			t.Error("opened with another policy, or while containers run")
+		}
+	}
+	idle = true
+	if refused, replaced := Check(config(dir, other)); refused != nil || replaced == nil {
+		t.Errorf("in advance: %v, %v, want the replacement", refused, replaced)
+	}
+	open(t, config(dir, other)).pins(t, "v", "app0", "0-7")
+	if aside, err := filepath.Glob(filepath.Join(dir, File+"*")); err != nil || len(aside) != 2 {
+		t.Errorf("got files %v, %v, want the new checkpoint and the old one", aside, err)
+	}
+	open(t, config(dir, func(c *Config) { other(c); idle = false })).pins(t, "v", "app0", "0-7")
+}
+
 // A pod has no CPUs if they cannot be written down.
 func TestManager_FullDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gone")

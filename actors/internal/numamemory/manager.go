@@ -46,7 +46,9 @@ type Config struct {
 	Withheld resource.Quantity
 	// Nodes returns the machine's NUMA nodes. Only the static policy calls it.
 	Nodes func() ([]cadvisor.Node, error)
-	Log   *slog.Logger
+	// Idle reports that no container runs, e.g. after a boot; nil: unknown. Then a checkpoint of other memory is replaced.
+	Idle func() bool
+	Log  *slog.Logger
 }
 
 // Manager holds the memory of the node's containers by NUMA node. It is safe for concurrent use. Only Commit and Close wait for
@@ -60,7 +62,7 @@ type Manager struct {
 }
 
 // Open reads the checkpoint. An error means that the agent cannot start: the reservations do not fit the machine, or the
-// checkpoint is of another policy or machine.
+// checkpoint is of another policy, or of other memory while pods run.
 func Open(c Config) (*Manager, error) {
 	static, err := c.static()
 	if err != nil {
@@ -120,7 +122,11 @@ func (c Config) format(static *Static) statefile.Format[checkpoint.Data] {
 			case static == nil:
 				return nil
 			}
-			return static.Restore(d)
+			err := static.Restore(d)
+			if err != nil && c.Idle != nil && c.Idle() {
+				err = &statefile.StaleError{Err: err}
+			}
+			return err
 		},
 	}
 }

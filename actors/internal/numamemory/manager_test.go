@@ -161,6 +161,35 @@ func TestManager_FullDisk(t *testing.T) {
 	}
 }
 
+// A NUMA node may have a little more or less memory after a boot (kubernetes/kubernetes#131253). While no container runs, the
+// checkpoint is replaced.
+func TestOpen_OtherMemoryWithoutContainers(t *testing.T) {
+	dir := t.TempDir()
+	if err := open(t, config(dir, nil)).admit(t, newPod("u", "app 9Gi")); err != nil {
+		t.Fatal(err)
+	}
+	with := func(idle bool) Config {
+		return config(dir, func(c *Config) {
+			c.Nodes = func() ([]cadvisor.Node, error) {
+				out := nodes(2)
+				out[0].Memory -= 4096
+				return out, nil
+			}
+			c.Idle = func() bool { return idle }
+		})
+	}
+	if _, err := Open(with(false)); err == nil {
+		t.Error("opened while containers run")
+	}
+	if refused, replaced := Check(with(true)); refused != nil || replaced == nil {
+		t.Errorf("in advance: %v, %v, want the replacement", refused, replaced)
+	}
+	m := open(t, with(true))
+	if err := m.admit(t, newPod("v", "app 9Gi")); err != nil {
+		t.Errorf("the memory of the earlier containers is not free: %v", err)
+	}
+}
+
 func TestOpen_Refuses(t *testing.T) {
 	dir := t.TempDir()
 	m := open(t, config(dir, nil))

@@ -1,6 +1,7 @@
 // Package statefile keeps the checkpoint of a kubelet's resource manager: one value in the kubelet's format, written when it
 // changes, and read once, when the process starts. An agent refuses to start with the checkpoint of another policy or machine, as
-// a kubelet does: running containers depend on its content.
+// a kubelet does: running containers depend on its content. Unlike a kubelet, it replaces that of another machine while no
+// container runs: after a boot, a NUMA node may have a little more or less memory (kubernetes/kubernetes#131253).
 package statefile
 
 import (
@@ -29,7 +30,7 @@ type Format[T any] struct {
 	Remedy string // the way out of an Error
 	Encode func(T) ([]byte, error)
 	Decode func([]byte) (T, error)
-	// Fits returns why the agent cannot continue with the content.
+	// Fits returns why the agent cannot continue with the content. With a *StaleError the file is set aside and replaced.
 	Fits func(T) error
 	// Binding is true if containers depend on the content. Otherwise an unreadable file is set aside and replaced.
 	Binding bool
@@ -55,6 +56,15 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// StaleError is returned for the content of another machine on which no container depends any more.
+type StaleError struct{ Err error }
+
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("it is of another machine, and no container runs: %v", e.Err)
+}
+
+func (e *StaleError) Unwrap() error { return e.Err }
 
 // Open reads the checkpoint and returns its content. Without a file it writes the initial content. The error is an *Error.
 func Open[T any](format Format[T], initial T) (*File[T], T, error) {
@@ -85,6 +95,13 @@ func Open[T any](format Format[T], initial T) (*File[T], T, error) {
 	case err == nil:
 		err = format.Fits(content)
 	}
+	if stale, is := errors.AsType[*StaleError](err); is {
+		aside := atomicfile.LoadText(format.Path, func([]byte) error { return stale })
+		format.Log.Warn("the checkpoint of "+format.About+" is replaced", "error", aside)
+		f.Set(initial)
+		f.warn(f.writing.Flush())
+		return f, initial, nil
+	}
 	if err != nil {
 		return nil, initial, &Error{format.Path, err, format.Remedy}
 	}
@@ -102,6 +119,9 @@ func Check[T any](format Format[T]) (refused, replaced error) {
 		return nil, err
 	case err == nil:
 		err = format.Fits(content)
+	}
+	if _, stale := errors.AsType[*StaleError](err); stale {
+		return nil, err
 	}
 	if err != nil {
 		return &Error{format.Path, err, format.Remedy}, nil

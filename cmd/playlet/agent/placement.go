@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/cpuset"
+	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent/podlog"
@@ -50,11 +51,11 @@ func openPlacement(node *config.Node, log *slog.Logger) (p placement, err error)
 		nodesOf(node)); err != nil {
 		return p, err
 	}
-	memory, err := memoryConfig(node)
+	memory, err := memoryConfig(node, resources.Host{})
 	if err != nil {
 		return p, err
 	}
-	c, err := cpuConfig(node)
+	c, err := cpuConfig(node, resources.Host{})
 	if err != nil {
 		return p, err
 	}
@@ -80,39 +81,48 @@ func nodesOf(node *config.Node) func() ([]model.Node, error) {
 }
 
 // CheckMemory reports whether the agent would refuse to start with its configuration of NUMA nodes, or replace the checkpoint of
-// their memory.
-func CheckMemory(node *config.Node) (refused, replaced error) {
+// their memory. groups shows whether pods run; nil: unknown.
+func CheckMemory(node *config.Node, groups resources.Groups) (refused, replaced error) {
 	k := node.Kubelet
 	if _, err := resources.NewAlignment(k.TopologyManagerPolicy, k.TopologyManagerPolicyOptions,
 		nodesOf(node)); err != nil {
 		return err, nil
 	}
-	c, err := memoryConfig(node)
+	c, err := memoryConfig(node, groups)
 	if err != nil {
 		return err, nil
 	}
 	return resources.CheckMemory(c)
 }
 
-func memoryConfig(node *config.Node) (resources.MemoryConfig, error) {
+func memoryConfig(node *config.Node, groups resources.Groups) (resources.MemoryConfig, error) {
 	capacity, _, err := memoryCapacity()
 	return resources.MemoryConfig{
 		RootDir: node.RootDir, Policy: node.Kubelet.MemoryManagerPolicy, Reserved: node.Kubelet.ReservedMemory,
 		Withheld: sizes(node).Reserved(v1.ResourceMemory, *resource.NewQuantity(capacity, resource.BinarySI)),
-		Nodes:    nodesOf(node),
+		Nodes:    nodesOf(node), Idle: idle(node, groups),
 	}, err
 }
 
-// CheckCPUs reports whether the agent would refuse to start with its configuration of CPUs, or replace their checkpoint.
-func CheckCPUs(node *config.Node) (refused, replaced error) {
-	c, err := cpuConfig(node)
+// idle returns the function that reports whether no container runs; nil: cgroups do not show that.
+func idle(node *config.Node, groups resources.Groups) func() bool {
+	if !ptr.Deref(node.Kubelet.CgroupsPerQOS, true) || groups == nil {
+		return nil
+	}
+	return resources.Tree{Groups: groups, Root: resources.ParseName(node.Kubelet.CgroupRoot)}.Idle
+}
+
+// CheckCPUs reports whether the agent would refuse to start with its configuration of CPUs, or replace their checkpoint. groups
+// shows whether pods run; nil: unknown.
+func CheckCPUs(node *config.Node, groups resources.Groups) (refused, replaced error) {
+	c, err := cpuConfig(node, groups)
 	if err != nil {
 		return err, nil
 	}
 	return resources.CheckCPUs(c)
 }
 
-func cpuConfig(node *config.Node) (resources.CPUConfig, error) {
+func cpuConfig(node *config.Node, groups resources.Groups) (resources.CPUConfig, error) {
 	k := node.Kubelet
 	reservedCPUs, err := cpuset.Parse(k.ReservedSystemCPUs)
 	if err != nil {
@@ -130,6 +140,6 @@ func cpuConfig(node *config.Node) (resources.CPUConfig, error) {
 			return resources.Discover(&model.MachineInfo{Topology: nodes})
 		},
 		Reserved: reservedCPUs, Count: int(math.Ceil(float64(cpu.MilliValue()) / 1000)),
-		Limited: !node.FeatureEnabled(unlimitedExclusiveCPUs),
+		Limited: !node.FeatureEnabled(unlimitedExclusiveCPUs), Idle: idle(node, groups),
 	}, nil
 }

@@ -131,6 +131,15 @@ type groups struct {
 	all []hierarchy
 }
 
+// groups returns the machine's groups; nil if they cannot be read.
+func (m *Machine) groups() resources.Groups {
+	all, err := m.hierarchies()
+	if err != nil || len(all) == 0 {
+		return nil
+	}
+	return groups{all: all}
+}
+
 func (g groups) Children(name resources.Name, systemd bool) (names []string, err error) {
 	path := name.Cgroupfs()
 	if systemd {

@@ -83,7 +83,12 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"CPUs, static and others": {wrong: func(r *rig) {
 			staticCPUs(r)
 			r.cpus(`{"policyName":"static","defaultCpuSet":"60000-60001","checksum":0}`)
+			r.write(r.Sys+"/fs/cgroup/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu.slice/cgroup.procs", "")
 		}, check: "cpus", result: Fail, says: "are present in defaultCpuSet"},
+		"CPUs, static and others, without pods": {wrong: func(r *rig) {
+			staticCPUs(r)
+			r.cpus(`{"policyName":"static","defaultCpuSet":"60000-60001","checksum":0}`)
+		}, check: "cpus", result: Warn, says: "does not fit: it is of another machine, and no container runs"},
 		"CPUs, static without reserved ones": {wrong: func(r *rig) { r.Node.Kubelet.CPUManagerPolicy = "static" }, check: "cpus", result: Fail,
 			says: "cpuManagerPolicy static: the static policy requires"},
 

@@ -11,7 +11,7 @@ import (
 
 // checkCPUs finds the reasons for which an agent does not start with the CPU manager's configuration and checkpoint.
 func checkCPUs(_ context.Context, m *Machine) []Finding {
-	refused, replaced := agent.CheckCPUs(m.Node)
+	refused, replaced := agent.CheckCPUs(m.Node, m.groups())
 	switch found := checkpoint(refused, replaced, "exclusive CPUs"); {
 	case found != nil:
 		return found
@@ -24,7 +24,7 @@ func checkCPUs(_ context.Context, m *Machine) []Finding {
 // checkNUMA finds the reasons for which an agent does not start with the configuration and the checkpoint of the memory
 // manager, or with the policy of the topology manager.
 func checkNUMA(_ context.Context, m *Machine) []Finding {
-	refused, replaced := agent.CheckMemory(m.Node)
+	refused, replaced := agent.CheckMemory(m.Node, m.groups())
 	switch found := checkpoint(refused, replaced, "memory by NUMA node"); {
 	case found != nil:
 		return found
@@ -45,8 +45,12 @@ func checkpoint(refused, replaced error, about string) []Finding {
 	case refused != nil:
 		return fail("correct the configuration: the agent does not start with it", "%v", refused)
 	case replaced != nil:
+		what := "cannot be read"
+		if _, stale := errors.AsType[*resources.StaleCheckpointError](replaced); stale {
+			what = "does not fit"
+		}
 		return warn("nothing: the agent replaces the file when it starts, and no container depends on it",
-			"the checkpoint of %s cannot be read: %v", about, replaced)
+			"the checkpoint of %s %s: %v", about, what, replaced)
 	}
 	return nil
 }

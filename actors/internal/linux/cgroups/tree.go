@@ -184,6 +184,24 @@ func (t Tree) Pods() ([]string, error) {
 	return uids, nil
 }
 
+// Idle reports whether no pod has a group, in the spelling of either driver, so that no container runs: e.g. after a boot, before
+// the runtime has reported its driver. An unreadable group is not idle.
+func (t Tree) Idle() bool {
+	for _, systemd := range []bool{false, true} {
+		for class := range Classes {
+			name := ClassName(t.Root, class)
+			names, err := t.Groups.Children(ParseName(name.Path(systemd)), false)
+			if err != nil || slices.ContainsFunc(names, func(literal string) bool {
+				_, is := podIn(name, literal, systemd)
+				return is
+			}) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // Key returns a form of a pod's UID for comparisons. It is the same for the UID and for its spelling in Pods, with either
 // driver.
 func Key(uid string) string { return escape(uid) }

@@ -59,6 +59,26 @@ func TestTheKubeletsTree(t *testing.T) {
 	}
 }
 
+// A tree without groups of pods is idle, whichever driver made the classes.
+func TestTree_Idle(t *testing.T) {
+	pod := &v1.Pod{}
+	pod.UID = types.UID("a-b")
+	for _, systemd := range []bool{false, true} {
+		_, tree := newTree(systemd)
+		idle := tree
+		idle.Systemd = nil // it is not known before the runtime answers
+		if !idle.Idle() {
+			t.Errorf("systemd %t: not idle after a boot", systemd)
+		}
+		if err := tree.ApplyNode(nil); err != nil || !idle.Idle() {
+			t.Errorf("systemd %t: %v; not idle without pods", systemd, err)
+		}
+		if _, err := tree.EnsurePod(pod); err != nil || idle.Idle() {
+			t.Errorf("systemd %t: %v; idle with a pod", systemd, err)
+		}
+	}
+}
+
 // Processes in a pod's group are killed before the group is removed. A group with remaining processes is kept and reported.
 func TestProcessesAreEndedBeforeTheirGroupGoes(t *testing.T) {
 	m, tree := newTree(false)
