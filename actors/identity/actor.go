@@ -97,7 +97,7 @@ func (a *actor) look(ctx supervisors.Context) {
 		return
 	}
 	a.looking = true
-	client, serving := a.opts.Client, a.opts.Serving
+	client, serving, now := a.opts.Client, a.opts.Serving, ctx.Now()
 	ctx.Do(supervisors.Work{Name: "look after the certificates", Timeout: lookTimeout, Run: func(context.Context) any {
 		var out lookResult
 		if client != nil {
@@ -105,7 +105,7 @@ func (a *actor) look(ctx supervisors.Context) {
 			out.certificates = append(out.certificates, client.state()...)
 		}
 		if serving != nil {
-			out.certificates = append(out.certificates, serving.state(serving.ensure()))
+			out.certificates = append(out.certificates, serving.state(serving.ensure(), now))
 		}
 		return out
 	}})
@@ -201,11 +201,11 @@ func (c *Client) state() []Certificate {
 	return []Certificate{out}
 }
 
-// state returns the state of the serving certificate; err is its latest failure.
-func (s *Serving) state(err error) Certificate {
+// state returns the state of the serving certificate at this time; err is its latest failure.
+func (s *Serving) state(err error, now time.Time) Certificate {
 	out := Certificate{Name: "serving", Request: s.requests.open()}
 	if err == nil {
-		err = s.checkFiles()
+		err = s.checkFiles(now)
 	}
 	if err != nil {
 		out.Error = err.Error()

@@ -113,7 +113,7 @@ func TestActor(t *testing.T) {
 	if len(api.requests) != 1 {
 		t.Errorf("%d requests", len(api.requests))
 	}
-	if got := s.state(errors.New("the disk is full")); got.Error != "the disk is full" {
+	if got := s.state(errors.New("the disk is full"), time.Now()); got.Error != "the disk is full" {
 		t.Errorf("%+v", got)
 	}
 	k.Send("", "nonsense")

@@ -123,10 +123,15 @@ func (s *Serving) unusable(err error) error {
 }
 
 // checkFiles returns an error if a certificate from files is in force and the files no longer hold a usable pair. The library
-// that follows the files keeps the previous pair without notice.
-func (s *Serving) checkFiles() error {
+// that follows the files keeps the previous pair without notice. It renews a self-signed pair first.
+func (s *Serving) checkFiles(now time.Time) error {
 	if s.opts.Bootstrap || s.inForce() == nil {
 		return nil
+	}
+	if s.selfSigned {
+		if err := s.signSelf(now); err != nil {
+			return fmt.Errorf("the self-signed serving certificate cannot be renewed: %w", err)
+		}
 	}
 	if _, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile); err != nil {
 		return fmt.Errorf("%w; the previous certificate stays in force", s.unusable(err))

@@ -167,7 +167,7 @@ func TestFiles(t *testing.T) {
 	}
 	write("second")
 	eventually(t, "the second pair", func() bool { return of() == "second" })
-	if state := s.state(nil); !strings.HasPrefix(state.Subject, "CN=second@") || state.NotAfter.IsZero() {
+	if state := s.state(nil, time.Now()); !strings.HasPrefix(state.Subject, "CN=second@") || state.NotAfter.IsZero() {
 		t.Errorf("%+v", state)
 	}
 	for _, path := range []string{o.CertFile, o.KeyFile} { // e.g. a full disk, or a wrong file
@@ -178,7 +178,7 @@ func TestFiles(t *testing.T) {
 		if err := os.WriteFile(path, []byte("garbage"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if p := problems([]Certificate{s.state(nil)}, time.Now()); len(p) != 1 || !strings.Contains(p[0], o.CertFile) ||
+		if p := problems([]Certificate{s.state(nil, time.Now())}, time.Now()); len(p) != 1 || !strings.Contains(p[0], o.CertFile) ||
 			!strings.Contains(p[0], "the previous certificate stays in force") {
 			t.Errorf("with garbage in %s: got problems %q", path, p)
 		}
@@ -189,7 +189,7 @@ func TestFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if p := problems([]Certificate{s.state(nil)}, time.Now()); len(p) > 0 {
+	if p := problems([]Certificate{s.state(nil, time.Now())}, time.Now()); len(p) > 0 {
 		t.Errorf("with a good pair again: got problems %q", p)
 	}
 }
@@ -231,8 +231,32 @@ func TestFiles_OutsideTheirTime(t *testing.T) {
 		if leaf, _ := shown(t, config(t, s, kubeletconfig.KubeletConfiguration{})); leaf == nil || leaf.DNSNames[0] != name {
 			t.Errorf("%s: clients get the certificate %+v", name, leaf)
 		}
-		if p := problems([]Certificate{s.state(nil)}, now); len(p) != 1 || !strings.HasPrefix(p[0], c.want) {
+		if p := problems([]Certificate{s.state(nil, time.Now())}, now); len(p) != 1 || !strings.HasPrefix(p[0], c.want) {
 			t.Errorf("%s: got problems %q, want %q", name, p, c.want)
+		}
+	}
+}
+
+// A self-signed certificate is renewed while the agent runs, and clients get the new one.
+func TestSelfSigned_IsRenewedInTime(t *testing.T) {
+	s := serving(t, ServingOptions{CertDir: t.TempDir()})
+	if err := s.ensure(); err != nil {
+		t.Fatal(err)
+	}
+	listener := config(t, s, kubeletconfig.KubeletConfiguration{})
+	first, _ := shown(t, listener)
+	for name, c := range map[string]struct {
+		now   time.Time
+		renew bool
+	}{"fresh": {time.Now(), false}, "near its end": {first.NotAfter.Add(-renewSelfSigned).Add(time.Minute), true}} {
+		if got := s.state(nil, c.now); got.Error != "" {
+			t.Errorf("%s: %s", name, got.Error)
+		}
+		if c.renew {
+			eventually(t, "clients get another certificate", func() bool {
+				leaf, _ := shown(t, listener)
+				return leaf != nil && !leaf.Equal(first)
+			})
 		}
 	}
 }
@@ -256,7 +280,7 @@ func TestServingByRequest(t *testing.T) {
 	if asked.Subject.CommonName != "system:node:n1" || !slices.Equal(asked.DNSNames, []string{"n1"}) || len(asked.IPAddresses) != 1 {
 		t.Errorf("asked for %+v", asked)
 	}
-	eventually(t, "the request is told", func() bool { r := s.state(nil).Request; return r != nil && r.Name == "csr-1" })
+	eventually(t, "the request is told", func() bool { r := s.state(nil, time.Now()).Request; return r != nil && r.Name == "csr-1" })
 	api.approve(t, 1)
 	eventually(t, "the certificate is shown", func() bool {
 		leaf, _ := shown(t, config(t, s, kubeletconfig.KubeletConfiguration{}))
@@ -319,7 +343,7 @@ func TestASelfSignedPairThatCannotBeReadStays(t *testing.T) {
 	listener := config(t, s, kubeletconfig.KubeletConfiguration{})
 	for range 2 {
 		err := s.ensure()
-		if leaf, _ := shown(t, listener); err == nil || leaf != nil || s.state(err).Error == "" {
+		if leaf, _ := shown(t, listener); err == nil || leaf != nil || s.state(err, time.Now()).Error == "" {
 			t.Errorf("%v, shown %v", err, leaf)
 		}
 	}

@@ -1,6 +1,7 @@
 package shutdown
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ type Logind struct {
 	need time.Duration
 	conf string // the folder of logind's drop-ins
 
-	awaiting sync.Mutex // held by Await, and guards the next four
+	awaiting sync.Mutex // held by Await, and guards the next seven
 	conn     *dbus.Conn
 	signals  chan *dbus.Signal
 	under    bool // a shutdown is in progress, by the last answer of logind
@@ -50,6 +51,7 @@ type Logind struct {
 	// short is the reason why the lock delays for less than need; reported: Await has returned it.
 	short    error
 	reported bool
+	failed   bool // Await has returned an error since it last returned without
 
 	mu   sync.Mutex
 	lock *os.File // nil where none is held
@@ -85,6 +87,9 @@ func (l *Logind) Await(ctx context.Context, was bool) (bool, error) {
 				l.reported = false
 				return was, nil
 			}
+		} else if err == nil && l.failed {
+			l.failed = false
+			return was, nil // the lock is held again, which the caller reports
 		}
 		switch {
 		case err == nil:
@@ -101,6 +106,7 @@ func (l *Logind) Await(ctx context.Context, was bool) (bool, error) {
 		case ctx.Err() != nil:
 			return was, l.disconnect()
 		case !l.holds() || time.Now().After(until):
+			l.failed = true
 			return was, errors.Join(err, l.disconnect())
 		default:
 			_ = l.disconnect() // it may be the connection that fails
@@ -239,8 +245,9 @@ func (l *Logind) reload(ctx context.Context) (bool, error) {
 			return true, nil
 		case time.Now().After(until):
 			return false, nil
-		case len(l.signals) > 0:
-			return false, errors.New("a shutdown may have begun")
+		}
+		if under, err := property[bool](ctx, l.conn, "PreparingForShutdown"); under || err != nil {
+			return false, cmp.Or(err, errors.New("a shutdown has begun"))
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):

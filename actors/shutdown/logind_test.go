@@ -290,7 +290,7 @@ func TestWhatLogindLacksIsSaid(t *testing.T) {
 		in := NewLogind(thirty, l.conf)
 		t.Cleanup(func() { must(t, in.Close()) })
 		prepare(t.Context(), t, in)
-		if in.short == nil || !strings.Contains(in.short.Error(), "a shutdown may have begun") {
+		if in.short == nil || !strings.Contains(in.short.Error(), "a shutdown has begun") {
 			t.Errorf("got %v, want an interrupted attempt", in.short)
 		}
 		in.reported = true
@@ -311,6 +311,19 @@ func TestWhatLogindLacksIsSaid(t *testing.T) {
 		}
 		if "zz-playlet.conf" <= "unattended-upgrades-logind-maxdelay.conf" {
 			t.Error("it does not sort last")
+		}
+	})
+	t.Run("until later", func(t *testing.T) {
+		l := startLogind(t, time.Minute)
+		l.refuse(1000)
+		in := NewLogind(thirty, l.conf)
+		t.Cleanup(func() { must(t, in.Close()) })
+		if _, err := in.Await(t.Context(), false); err == nil || l.held() != 0 {
+			t.Errorf("got %v and %d locks, want an error", err, l.held())
+		}
+		l.refuse(0)
+		if under, err := in.Await(t.Context(), false); under || err != nil || l.held() != 1 {
+			t.Errorf("got %v, %v and %d locks, want the lock to be reported", under, err, l.held())
 		}
 	})
 	t.Run("itself", func(t *testing.T) {

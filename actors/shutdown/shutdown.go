@@ -151,6 +151,7 @@ func (a *actor) onObserved(ctx supervisors.Context, m observed) {
 	if short, is := errors.AsType[ShortDelay](m.err); is {
 		ctx.Log().Warn("a shutdown of the machine may not wait long enough for pods", "reason", short)
 		a.opts.State.store("a shutdown of the machine may not wait long enough for pods: " + short.Error())
+		a.reported = ""
 		a.await(ctx)
 		return
 	}
@@ -211,10 +212,7 @@ func (a *actor) end(ctx supervisors.Context, group int) {
 	}
 	ctx.Do(supervisors.Work{Name: "await the end of pods", Timeout: o.Groups[group].Time + time.Nanosecond,
 		Run: func(ctx context.Context) any {
-			var before []string
-			if unused != nil {
-				before = unused(ctx)
-			}
+			before, _ := lookAt(ctx, unused)
 			for s := o.Board.Now(); ; {
 				left := len(there(s)) + s.Unclaimed
 				if s.Audited && left == 0 { // before an audit, pods may run that are not published
@@ -231,15 +229,15 @@ func (a *actor) end(ctx supervisors.Context, group int) {
 // awaitUnstaged waits until the volumes of the ended pods are unstaged, because their drivers may be pods of the next group
 // (kubernetes/kubernetes#115148). It returns the volumes that are still staged at the end of ctx. Volumes that were unused before
 // the group's end are not awaited: they may stay so, and must not delay each group.
-func awaitUnstaged(ctx context.Context, unused func(context.Context) []string, before []string) []string {
-	if unused == nil {
-		return nil
-	}
+func awaitUnstaged(ctx context.Context, unused func(context.Context) []string, before []string) (staged []string) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	for {
-		staged := slices.DeleteFunc(unused(ctx), func(v string) bool { return slices.Contains(before, v) })
-		if len(staged) == 0 {
+		now, ok := lookAt(ctx, unused)
+		if !ok {
+			return staged
+		}
+		if staged = slices.DeleteFunc(now, func(v string) bool { return slices.Contains(before, v) }); len(staged) == 0 {
 			return nil
 		}
 		select {
@@ -247,6 +245,21 @@ func awaitUnstaged(ctx context.Context, unused func(context.Context) []string, b
 		case <-ctx.Done():
 			return staged
 		}
+	}
+}
+
+// lookAt returns the result of unused, or false at the end of ctx: a disk that hangs must not keep a group from its end.
+func lookAt(ctx context.Context, unused func(context.Context) []string) ([]string, bool) {
+	if unused == nil {
+		return nil, true
+	}
+	result := make(chan []string, 1)
+	go func() { result <- unused(ctx) }()
+	select {
+	case out := <-result:
+		return out, true
+	case <-ctx.Done():
+		return nil, false
 	}
 }
 

@@ -278,7 +278,7 @@ func TestShutdown_AwaitsUnstagedVolumes(t *testing.T) {
 		"none":           {[][]string{nil, nil}, false, nil, 2},
 		"unstaged later": {[][]string{nil, {"a", "b"}, {"b"}, nil}, false, nil, 4},
 		"unused before":  {[][]string{{"old"}, {"old", "a"}, {"old"}}, false, nil, 3},
-		"hanging driver": {[][]string{{"old"}, {"old", "a"}}, true, []string{"a"}, 2},
+		"hanging driver": {[][]string{{"old"}, {"old", "a"}, {"old", "a"}}, true, []string{"a"}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, calls := begin(t), 0
@@ -308,5 +308,21 @@ func TestShutdown_AwaitsUnstagedVolumes(t *testing.T) {
 				t.Errorf("%d looks for the last group, want none", calls-c.calls)
 			}
 		})
+	}
+}
+
+// A disk that hangs does not keep a group from its end.
+func TestShutdown_HungDisk(t *testing.T) {
+	r, hang := begin(t), make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	r.Kit = supervisortest.New(t, messages.Shutdown, New(Options{NodeName: "n1", Groups: twoGroups, Inhibitor: r.login,
+		Board: r.board, Unused: func(context.Context) []string { <-hang; return nil }})("shutdown"))
+	r.login.under = true
+	r.works(await)
+	i := slices.IndexFunc(r.Work, func(w supervisors.Work) bool { return strings.HasPrefix(w.Name, end) })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // the group's time is up
+	if got := r.Work[i].Run(ctx); !reflect.DeepEqual(got, groupEnded{generation: 1}) {
+		t.Errorf("got %+v, want the end of the group", got)
 	}
 }

@@ -67,7 +67,7 @@ func newWith(opts Options, list []kinds.Plugin) supervisors.Constructor {
 	return func(string) supervisors.Actor {
 		a := &actor{node: opts.Node, asleep: opts.Asleep, slept: opts.Asleep(),
 			held: holding{rootDir: opts.RootDir, alone: opts.Storage == nil, remains: map[string]remains{},
-				staged: map[string]string{}},
+				staged: map[string]*remains{}},
 			persistence: persistence{storage: opts.Storage}}
 		a.volumes = reconcile.New(reconcile.Options[*v1.Pod, state]{
 			Name: "volumes", Driver: d, Report: a.reported, Joins: joins,

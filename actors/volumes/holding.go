@@ -22,9 +22,9 @@ type holding struct {
 	again   bool // look again when the look in progress ends
 	at      time.Time
 	found   []messages.HeldFolder
-	remains map[string]remains // by UID; an entry stays until the removal succeeds
-	staged  map[string]string  // the errors of volumes that no pod has and that are not unstaged, by folder
-	failed  string             // the error of an incomplete look
+	remains map[string]remains  // by UID; an entry stays until the removal succeeds
+	staged  map[string]*remains // the failures to unstage volumes that no pod has, by folder
+	failed  string              // the error of an incomplete look
 }
 
 // remains is the state of a failed removal.
@@ -65,16 +65,22 @@ func (h *holding) removal(now time.Time, r report) (changed bool) {
 	return is.text != was.text
 }
 
-// unstaged records the result of an attempt to unstage the volume of a folder, and reports whether the published error changed.
-func (h *holding) unstaged(folder string, err error) (changed bool) {
-	was, is := h.staged[folder], ""
-	if err == nil {
+// unstaged records the result of an attempt to unstage the volume of a folder, and reports whether the published error changed. The
+// first of consecutive failures is not published: a driver that is being replaced fails once.
+func (h *holding) unstaged(now time.Time, folder string, err error) (changed bool) {
+	was := h.staged[folder]
+	switch {
+	case err == nil:
 		delete(h.staged, folder)
-	} else {
-		is = messages.Shorten(messages.OneLine(err), maxHeldError)
-		h.staged[folder] = is
+		return was != nil && was.text != ""
+	case was == nil:
+		h.staged[folder] = &remains{since: now}
+		return false
 	}
-	return is != was
+	text := messages.Shorten(messages.OneLine(err), maxHeldError)
+	changed = was.text != text
+	was.text = text
+	return changed
 }
 
 // look reads the disk if a read is due or something has changed. Otherwise it sends the last result again.
@@ -121,8 +127,10 @@ func (h *holding) report(ctx supervisors.Context) {
 				Path: filepath.Join(h.rootDir, kinds.PodsFolder, uid), Error: r.text})
 		}
 	}
-	for folder, text := range h.staged {
-		all = append(all, messages.HeldFolder{Code: messages.HeldStaged, Path: folder, Error: text})
+	for folder, r := range h.staged {
+		if r.text != "" {
+			all = append(all, messages.HeldFolder{Code: messages.HeldStaged, Path: folder, Error: r.text})
+		}
 	}
 	slices.SortFunc(all, func(a, b messages.HeldFolder) int { return cmp.Compare(a.Path, b.Path) })
 	ctx.Tell(messages.Pods, messages.FoldersHeld{Folders: all})

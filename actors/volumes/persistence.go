@@ -130,7 +130,7 @@ func (a *actor) sweepStorage(ctx supervisors.Context) {
 
 // unstaged handles the result of an attempt to unstage a volume.
 func (a *actor) unstaged(ctx supervisors.Context, folder string, err error) {
-	if a.held.unstaged(folder, err) {
+	if a.held.unstaged(ctx.Now(), folder, err) {
 		a.held.look(ctx, true)
 	}
 	a.storageReported(ctx)

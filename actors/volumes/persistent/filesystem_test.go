@@ -181,6 +181,38 @@ func TestLocalDevice_IsChecked(t *testing.T) {
 	}
 }
 
+// A device that a check of an earlier agent still writes is not mounted before its end.
+func TestLocalDevice_AwaitsCheck(t *testing.T) {
+	device, _ := volumestest.LoopDevice(t)
+	out, err := exec.Command("mkfs.ext4", "-F", "-q", device).CombinedOutput()
+	if err != nil {
+		t.Fatalf("mkfs.ext4: %v: %s", err, out)
+	}
+	sleep, err := exec.LookPath("sleep")
+	must(t, err)
+	program, err := os.ReadFile(sleep)
+	must(t, err)
+	check := filepath.Join(t.TempDir(), "fsck.ext4")
+	must(t, os.WriteFile(check, program, 0o700)) //nolint:gosec // a program
+	run := exec.Command(check, "1000000")
+	run.Stdin, err = os.OpenFile(device, os.O_RDWR, 0)
+	must(t, err)
+	must(t, run.Start())
+	stop := func() { _ = run.Process.Kill(); _ = run.Wait(); _ = run.Stdin.(*os.File).Close() }
+	t.Cleanup(stop)
+	n, place := fileSystemNode(t, device, "")
+	got := fmt.Sprintf("%+v", n.Tell("a", messages.MountVolumes{UID: "a", Pod: diskPod("a")}))
+	if !strings.Contains(got, "fsck.ext4") || !strings.Contains(got, "which must end first") {
+		t.Errorf("got %s, want the check that is in progress", got)
+	}
+	stop()
+	n.Advance(kinds.Retry.Max)
+	n.Answers("a")
+	if !exists(t, filepath.Join(place, "lost+found")) {
+		t.Error("the device is not mounted after the end of the check")
+	}
+}
+
 func overDevice(t *testing.T, _ *node, device, _ string) {
 	t.Helper()
 	over, err := volumestest.Losetup("--find", "--show", device)

@@ -119,6 +119,11 @@ func TestUnstageThatFails_IsReported(t *testing.T) {
 		}
 		return out
 	}
+	if got := held(); len(got) > 0 {
+		t.Errorf("after the first failure: got %+v, want none", got)
+	}
+	n.Advance(kinds.Retry.Max)
+	n.Settle(false)
 	if got := held(); len(got) != 1 || got[0].Code != messages.HeldStaged || !strings.Contains(got[0].Error, testDriver) {
 		t.Errorf("got %+v, want the staged volume and its driver", got)
 	} else if unused := n.storage.Unused(t.Context()); len(unused) != 1 || unused[0] != got[0].Path {

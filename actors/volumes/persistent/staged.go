@@ -71,13 +71,19 @@ func (s *Storage) stagedFolder(key string) string {
 }
 
 // Unused returns the folders of volumes that no pod has any more, and that are still staged or mounted for the node. Volumes with
-// an unreadable record are omitted. It reads the disk, and is safe for concurrent use.
-func (s *Storage) Unused(ctx context.Context) []string {
+// an unreadable record, or whose driver is not registered, are omitted. It reads the disk, and is safe for concurrent use.
+func (s *Storage) Unused(ctx context.Context) (folders []string) {
 	keys, _ := stagedDriver{s}.Inventory(ctx) //nolint:errcheck // reported by the Unstager
-	for i, key := range keys {
-		keys[i] = s.stagedFolder(key)
+	for _, key := range keys {
+		folder := s.stagedFolder(key)
+		if name, is := strings.CutPrefix(folder, s.csiFolder()+"/"); is && !strings.HasPrefix(name, csi.DevicesFolder+"/") {
+			if _, err := s.Drivers.Get(filepath.Dir(name)); err != nil {
+				continue
+			}
+		}
+		folders = append(folders, folder)
 	}
-	return keys
+	return folders
 }
 
 // Ensure implements reconcile.Driver. It is never called.

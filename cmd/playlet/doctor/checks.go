@@ -20,6 +20,7 @@ var Checks = []Check{
 	{Name: "ports", About: "the agent's ports are free, or which process has them", Run: checkPorts},
 	{Name: "mounts", About: "the root folder's file system and propagation", Run: checkMounts},
 	{Name: "permissions", About: "other users cannot write the agent's files", Run: checkPermissions},
+	{Name: "certificates", About: "certificates that the configuration names", Run: checkCertificates},
 	{Name: "openat2", About: "paths of pods can be opened safely", Run: checkOpenat2},
 	{Name: "manifests", About: "the folder of manifests", Run: checkManifests},
 	{Name: "disk", About: "disk space for pods, logs and images, compared with eviction thresholds", Run: checkDisk},

@@ -2,9 +2,15 @@ package doctor
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/netip"
 	"os"
@@ -16,6 +22,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/client-go/util/keyutil"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/pod"
@@ -252,6 +259,22 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		}, check: "permissions", result: Warn, says: "--lock-file="},
 		"another user's": {wrong: func(r *rig) { must(r.t, os.Chown(r.Node.RootDir, 12345, -1)) }, check: "permissions",
 			result: Warn, says: "belongs to user 12345"},
+		"another user's authorities": {wrong: func(r *rig) {
+			r.Node.Kubelet.Authentication.X509.ClientCAFile = filepath.Join(r.t.TempDir(), "ca.crt")
+			must(r.t, os.WriteFile(r.Node.Kubelet.Authentication.X509.ClientCAFile, nil, 0o600))
+			must(r.t, os.Chown(r.Node.Kubelet.Authentication.X509.ClientCAFile, 12345, -1))
+		}, check: "permissions", result: Warn, says: "--client-ca-file="},
+		"no certificates": {check: "certificates", result: OK, says: "usable"},
+		"an absent certificate": {flags: []string{"--tls-cert-file=/none.crt", "--tls-private-key-file=/none.key"},
+			check: "certificates", result: Fail, says: "open /none.crt: no such file or directory"},
+		"a good certificate": {wrong: func(r *rig) { r.certified(-time.Hour, 60*24*time.Hour) }, check: "certificates", result: OK, says: "usable"},
+		"an expired one":     {wrong: func(r *rig) { r.certified(-2*time.Hour, -time.Hour) }, check: "certificates", result: Fail, says: "expired on "},
+		"one of the future":  {wrong: func(r *rig) { r.certified(time.Hour, 60*24*time.Hour) }, check: "certificates", result: Fail, says: "not valid before "},
+		"one that ends soon": {wrong: func(r *rig) { r.certified(-time.Hour, time.Hour) }, check: "certificates", result: Warn, says: "expires on "},
+		"authorities in no PEM": {wrong: func(r *rig) {
+			r.certified(-time.Hour, 60*24*time.Hour)
+			must(r.t, os.WriteFile(r.Node.Kubelet.Authentication.X509.ClientCAFile, []byte("x"), 0o600))
+		}, check: "certificates", result: Fail, says: "authentication.x509.clientCAFile: "},
 		"a bad one": {wrong: func(r *rig) { r.manifest("b", "hostname: 1") }, check: "manifests", result: Fail,
 			says: "/manifests/b.yaml:5: spec.hostname: "},
 		"a misspelt field": {wrong: func(r *rig) { r.manifest("b", "hostNetwrk: true") }, check: "manifests", result: Warn,
@@ -489,6 +512,25 @@ func startSim(t *testing.T, o sim.Options) *cri.Client {
 }
 
 // The ways in which a runtime is not there.
+// certified makes a certificate with this life, relative to the rig's time, and names it as the serving one and as an authority.
+func (r *rig) certified(from, to time.Duration) {
+	r.t.Helper()
+	now, _ := r.System.Clocks()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(r.t, err)
+	of := x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(from), NotAfter: now.Add(to)}
+	der, err := x509.CreateCertificate(rand.Reader, &of, &of, key.Public(), key)
+	must(r.t, err)
+	text, err := keyutil.MarshalPrivateKeyToPEM(key)
+	must(r.t, err)
+	dir := r.t.TempDir()
+	k := r.Node.Kubelet
+	k.TLSCertFile, k.TLSPrivateKeyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	k.Authentication.X509.ClientCAFile = k.TLSCertFile
+	must(r.t, os.WriteFile(k.TLSCertFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	must(r.t, os.WriteFile(k.TLSPrivateKeyFile, text, 0o600))
+}
+
 func TestARuntimeThatIsNotThere(t *testing.T) {
 	dial := func(node *config.Node) (Runtime, error) {
 		return cri.Dial(cri.Options{RuntimeEndpoint: node.Kubelet.ContainerRuntimeEndpoint})

@@ -18,7 +18,8 @@ func checkPermissions(_ context.Context, m *Machine) (found []Finding) {
 		{"--config", n.ConfigFile}, {"--config-dir", n.ConfigDir}, {"--kubeconfig", n.KubeconfigPath},
 		{"--bootstrap-kubeconfig", n.BootstrapKubeconfigPath}, {"--pod-manifest-path", n.Kubelet.StaticPodPath},
 		{"--object-dir", n.ObjectDir}, {"--root-dir", n.RootDir}, {"--cert-dir", n.CertDir}, {"--lock-file", n.LockFile},
-		{"--admin-socket", filepath.Dir(n.AdminSocket)},
+		{"--admin-socket", filepath.Dir(n.AdminSocket)}, {"--client-ca-file", n.Kubelet.Authentication.X509.ClientCAFile},
+		{"--tls-cert-file", n.Kubelet.TLSCertFile}, {"--tls-private-key-file", n.Kubelet.TLSPrivateKeyFile},
 		{"--image-credential-provider-config", n.ImageCredentialProviderConfig},
 		{"--image-credential-provider-bin-dir", n.ImageCredentialProviderBinDir},
 	} {
