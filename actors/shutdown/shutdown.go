@@ -121,7 +121,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 				a.opts.Groups[a.group].Priority)
 		}
 		if len(m.staged) > 0 {
-			ctx.Log().Warn("volumes of terminated pods are not unstaged; pods of their drivers are terminated next", "folders", m.staged)
+			ctx.Log().Warn("volumes of terminated pods are not unstaged; pods of their drivers are terminated next",
+				"folders", m.staged)
 		}
 		a.end(ctx, a.group+1)
 	case statusesWritten:

@@ -65,8 +65,8 @@ func (h *holding) removal(now time.Time, r report) (changed bool) {
 	return is.text != was.text
 }
 
-// unstaged records the result of an attempt to unstage the volume of a folder, and reports whether the published error changed. The
-// first of consecutive failures is not published: a driver that is being replaced fails once.
+// unstaged records the result of an attempt to unstage the volume of a folder, and reports whether the published error changed.
+// The first of consecutive failures is not published: a driver that is being replaced fails once.
 func (h *holding) unstaged(now time.Time, folder string, err error) (changed bool) {
 	was := h.staged[folder]
 	switch {

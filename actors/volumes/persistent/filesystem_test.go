@@ -138,7 +138,7 @@ func TestLocalDevice_ReadErrorDoesNotFormat(t *testing.T) {
 echo >>%[1]s/calls
 [ $(wc -l <%[1]s/calls) != 2 ] || exit 2 # cannot be read
 exec %[2]s "$@"
-`, bin, blkid), 0o700)) //nolint:gosec // a program
+`, bin, blkid), 0o700))
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	got := fmt.Sprintf("%+v", n.Tell("b", messages.MountVolumes{UID: "b", Pod: diskPod("b")}))
 	if !strings.Contains(got, "cannot be read at the moment: it is not formatted") {
@@ -162,7 +162,7 @@ func TestLocalDevice_IsChecked(t *testing.T) {
 				t.Fatalf("mkfs.%s: %v: %s", name, err, out)
 			}
 			bin := t.TempDir()
-			must(t, os.WriteFile(filepath.Join(bin, "fsck"), []byte("#!/bin/sh\necho \"$*\" >"+bin+"/checked\n"), 0o700)) //nolint:gosec // a program
+			must(t, os.WriteFile(filepath.Join(bin, "fsck"), []byte("#!/bin/sh\necho \"$*\" >"+bin+"/checked\n"), 0o700))
 			t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 			n, place := fileSystemNode(t, device, "")
 			pod := diskPod("a")
@@ -193,7 +193,7 @@ func TestLocalDevice_AwaitsCheck(t *testing.T) {
 	program, err := os.ReadFile(sleep)
 	must(t, err)
 	check := filepath.Join(t.TempDir(), "fsck.ext4")
-	must(t, os.WriteFile(check, program, 0o700)) //nolint:gosec // a program
+	must(t, os.WriteFile(check, program, 0o700))
 	run := exec.Command(check, "1000000")
 	run.Stdin, err = os.OpenFile(device, os.O_RDWR, 0)
 	must(t, err)

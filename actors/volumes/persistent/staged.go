@@ -73,7 +73,7 @@ func (s *Storage) stagedFolder(key string) string {
 // Unused returns the folders of volumes that no pod has any more, and that are still staged or mounted for the node. Volumes with
 // an unreadable record, or whose driver is not registered, are omitted. It reads the disk, and is safe for concurrent use.
 func (s *Storage) Unused(ctx context.Context) (folders []string) {
-	keys, _ := stagedDriver{s}.Inventory(ctx) //nolint:errcheck // reported by the Unstager
+	keys, _ := stagedDriver{s}.Inventory(ctx) // the Unstager reports the error
 	for _, key := range keys {
 		folder := s.stagedFolder(key)
 		if name, is := strings.CutPrefix(folder, s.csiFolder()+"/"); is && !strings.HasPrefix(name, csi.DevicesFolder+"/") {

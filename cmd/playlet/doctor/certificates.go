@@ -12,15 +12,16 @@ import (
 // expirySoon is the remaining life of a certificate below which it is a warning.
 const expirySoon = 7 * 24 * time.Hour
 
-// checkCertificates reads the certificates that the configuration names: the serving one of port 10250, and the authorities of its
-// clients. The agent does not start without them.
+// checkCertificates reads the certificates that the configuration names: the serving one of port 10250, and the authorities of
+// its clients. The agent does not start without them.
 func checkCertificates(_ context.Context, m *Machine) (found []Finding) {
 	now, _ := m.System.Clocks()
 	if chain, key := m.Node.Kubelet.TLSCertFile, m.Node.Kubelet.TLSPrivateKeyFile; chain != "" || key != "" {
 		pair, err := tls.LoadX509KeyPair(chain, key)
 		if err != nil {
 			found = append(found, fail("correct the files; the agent does not start with them",
-				"the serving certificate %s (tlsCertFile) and its key %s (tlsPrivateKeyFile) cannot be used: %v", chain, key, err)...)
+				"the serving certificate %s (tlsCertFile) and its key %s (tlsPrivateKeyFile) cannot be used: %v",
+				chain, key, err)...)
 		} else {
 			found = append(found, life("tlsCertFile", chain, pair.Leaf, now)...)
 		}
