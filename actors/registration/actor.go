@@ -50,9 +50,10 @@ type (
 		err   error
 	}
 	readResult struct {
-		asked uint64
-		node  *v1.Node
-		err   error
+		asked   uint64
+		watched uint64 // the version of the watch when the read began
+		node    *v1.Node
+		err     error
 	}
 )
 
@@ -193,16 +194,20 @@ func (a *actor) readNode(ctx supervisors.Context) {
 		return
 	}
 	a.reading = true
-	asked, nodes, name := a.asked, a.opts.Client.CoreV1().Nodes(), a.opts.Desired.Name
+	asked, watched, nodes, name := a.asked, a.state.watched, a.opts.Client.CoreV1().Nodes(), a.opts.Desired.Name
 	ctx.Do(supervisors.Work{Name: "ReadNode", Timeout: writeTimeout, Run: func(ctx context.Context) any {
 		node, err := nodes.Get(ctx, name, metav1.GetOptions{})
-		return readResult{asked, node, err}
+		return readResult{asked, watched, node, err}
 	}})
 }
 
 // onRead sends the Node that was read, or the present one if that is newer. A failed read is repeated with the next question.
 func (a *actor) onRead(ctx supervisors.Context, m readResult) {
 	a.reading = false
+	if m.err == nil && a.state.node == nil && a.state.watched != m.watched { // it may have been deleted during the read
+		a.readNode(ctx)
+		return
+	}
 	if m.err == nil {
 		was := a.state.node
 		a.answered, a.state.nodeKnown = max(a.answered, m.asked), true

@@ -676,3 +676,37 @@ func TestNode_ReadForPods(t *testing.T) {
 		t.Errorf("after a failed read %+v", all)
 	}
 }
+
+// A read that returns a Node which is deleted meanwhile does not bring it back.
+func TestNode_DeletedDuringRead(t *testing.T) {
+	w := newWorld(t, nil)
+	w.put(found())
+	w.start()
+	w.sees()
+	old := w.stored()
+	w.Send(messages.Pods, messages.GetNode{Read: 2})
+	reads := 0
+	w.api.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if reads++; reads == 1 {
+			return true, old, nil
+		}
+		return false, nil, nil
+	})
+	w.holding = "ReadNode"
+	w.Send(messages.Pods, messages.GetNode{Read: 2})
+	if err := w.api.Tracker().Delete(v1.SchemeGroupVersion.WithResource("nodes"), "", "node"); err != nil {
+		t.Fatal(err)
+	}
+	w.says(nil, nil)
+	w.Take()
+	w.holding = ""
+	w.work()
+	for _, m := range w.Take() {
+		if o, is := m.Msg.(messages.NodeObserved); is && o.Node == old {
+			t.Errorf("observed the deleted Node %s (read %d)", o.Node.UID, o.Read)
+		}
+	}
+	if reads < 2 {
+		t.Errorf("got %d reads, want another one after the deletion", reads)
+	}
+}

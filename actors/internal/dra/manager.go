@@ -61,6 +61,7 @@ type Manager struct {
 	messages  bool
 	retry     func(tries int) time.Duration
 	wipeDelay time.Duration
+	wipeRetry time.Duration        // after an answer that the API server has no ResourceSlices
 	pace      func() *rate.Limiter // of each plugin's reports of health, and of its connections
 	log       *slog.Logger
 	ctx       context.Context // ends with Close
@@ -83,7 +84,7 @@ type Manager struct {
 // New reads the checkpoint. It returns no error: an unreadable checkpoint is set aside and logged, and Damage reports it.
 func New(o Options) *Manager {
 	m := &Manager{client: o.Client, nodeName: o.NodeName, extended: o.Extended, messages: o.Messages, retry: o.Retry,
-		wipeDelay: wipeDelay, pace: dialer.Pace, log: o.Log, table: table{}, plugins: plugins{},
+		wipeDelay: wipeDelay, wipeRetry: wipeRetry, pace: dialer.Pace, log: o.Log, table: table{}, plugins: plugins{},
 		wipes: map[string]context.CancelFunc{}, healthChanged: func(string) {}, driversChanged: func() {}}
 	if o.Health {
 		m.health = reports{}

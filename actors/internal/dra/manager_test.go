@@ -13,7 +13,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	healthapi "k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
@@ -332,16 +334,19 @@ func awaitDeletions(n *node, count int) []string {
 // All slices of the node are deleted at the start, and again after a failure; a driver's slices are deleted after its end.
 func TestSlicesAreDeleted(t *testing.T) {
 	n := newNode(t)
-	failed := false
+	// A proxy's page may say that there are no ResourceSlices.
+	failures := []error{errors.New("no route"), apierrors.NewNotFound(schema.GroupResource{Resource: "resourceslices"}, "")}
 	n.client.PrependReactor("delete-collection", "resourceslices", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if failed {
+		if len(failures) == 0 {
 			return true, nil, nil
 		}
-		failed = true
-		return true, nil, errors.New("no route")
+		err := failures[0]
+		failures = failures[1:]
+		return true, nil, err
 	})
+	n.wipeRetry = 0
 	n.Start()
-	equal(t, "at the start", awaitDeletions(n, 2), "spec.nodeName=node-1", "spec.nodeName=node-1")
+	equal(t, "at the start", awaitDeletions(n, 3), "spec.nodeName=node-1", "spec.nodeName=node-1", "spec.nodeName=node-1")
 	n.wipeDelay = time.Hour
 	d := n.driver("d.org")
 	awaitConnected(n, "d.org")
@@ -352,7 +357,7 @@ func TestSlicesAreDeleted(t *testing.T) {
 	}
 	n.wipeDelay = 0
 	n.Registry().Deregister(d.Socket, "d.org")
-	if got := awaitDeletions(n, 3); got[2] != "spec.driver=d.org,spec.nodeName=node-1" {
+	if got := awaitDeletions(n, 4); got[3] != "spec.driver=d.org,spec.nodeName=node-1" {
 		t.Errorf("after the driver's end: %v", got)
 	}
 }

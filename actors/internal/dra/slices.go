@@ -15,6 +15,10 @@ import (
 // wipeDelay is how long a driver may be gone before its ResourceSlices are deleted; the kubelet's.
 const wipeDelay = 30 * time.Second
 
+// wipeRetry is the interval between attempts to delete slices while the API server has no such resource. A proxy's page may
+// claim the same.
+const wipeRetry = 5 * time.Minute
+
 // Start deletes all ResourceSlices of this node, as the kubelet does: a driver that runs here publishes its slices again. Slices
 // of a driver that is gone later are deleted after a delay. It returns at once, and does nothing with a nil Manager.
 func (m *Manager) Start() {
@@ -47,11 +51,16 @@ func (m *Manager) wipe(ctx context.Context, driver string, delay time.Duration) 
 		guard.GoOn(ctx, m.log, "deleting ResourceSlices", func(ctx context.Context) {
 			for tries := 0; pause(ctx, delay); {
 				err := m.deleteSlices(ctx, driver)
-				if err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil { // or the API server has no such resource
+				if err == nil || ctx.Err() != nil {
 					return
 				}
 				tries++
-				delay = m.retry(tries)
+				if delay = m.retry(tries); apierrors.IsNotFound(err) { // no such resource, or a proxy's page
+					delay = max(delay, m.wipeRetry)
+					if tries > 1 {
+						continue
+					}
+				}
 				m.log.Info("ResourceSlices cannot be deleted; will retry", "driver", driver, "error", err, "after", delay)
 			}
 		})
