@@ -71,7 +71,7 @@ type Client struct {
 	imgConn       *grpc.ClientConn // equal to conn if the endpoints are the same
 	runtime       runtimeapi.RuntimeServiceClient
 	images        runtimeapi.ImageServiceClient
-	ends          ends
+	ends          clientEnds
 	// root folders of other agents' pods by UID, from the last full list
 	foreign atomic.Pointer[map[string]string]
 }

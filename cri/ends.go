@@ -12,14 +12,14 @@ import (
 // unless the runtime is overloaded.
 const endsKept = time.Minute
 
-// ends are the containers and sandboxes that the client's own calls stop or remove, by ID. The zero value has none. Safe for
-// concurrent use.
-type ends struct {
+// clientEnds are the containers and sandboxes that the client's own calls stop or remove, by ID. The zero value has none.
+// Safe for concurrent use.
+type clientEnds struct {
 	mu   sync.Mutex
-	byID map[string]*ending
+	byID map[string]*clientEnd
 }
 
-type ending struct {
+type clientEnd struct {
 	calls   int       // in progress
 	ended   time.Time // when the last successful call ended; zero: none did
 	removed bool      // the object's last event has come
@@ -43,17 +43,17 @@ func (c *Client) Ends(id string, removed bool) bool {
 }
 
 // begin records a call that ends an object, and done its result. After a failed call, the object's end is news.
-func (e *ends) begin(id string) (done func(error)) {
+func (e *clientEnds) begin(id string) (done func(error)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.byID == nil {
-		e.byID = map[string]*ending{}
+		e.byID = map[string]*clientEnd{}
 	}
 	now := time.Now()
-	maps.DeleteFunc(e.byID, func(_ string, is *ending) bool { return is.calls == 0 && now.Sub(is.ended) >= endsKept })
+	maps.DeleteFunc(e.byID, func(_ string, is *clientEnd) bool { return is.calls == 0 && now.Sub(is.ended) >= endsKept })
 	is := e.byID[id]
 	if is == nil {
-		is = &ending{}
+		is = &clientEnd{}
 		e.byID[id] = is
 	}
 	is.calls++

@@ -29,9 +29,9 @@ type Actor interface {
 	Receive(ctx Context, msg any)
 }
 
-// Inspectable is an actor that adds a detail of its own to its inspection. Inspect runs on the mailbox and returns a copy
+// Inspector is an actor that adds a detail of its own to its inspection. Inspect runs on the mailbox and returns a copy
 // that marshals to JSON.
-type Inspectable interface {
+type Inspector interface {
 	Inspect() any
 }
 

@@ -280,7 +280,7 @@ func (c *cell) inspect() messages.Inspection {
 		MailboxDepth: c.mailbox.now.Load(), MailboxMax: c.mailbox.max.Load(), Working: c.workingNames(),
 	}
 	in.Children = slices.Sorted(maps.Keys(c.children))
-	if i, ok := c.actor.(Inspectable); ok {
+	if i, ok := c.actor.(Inspector); ok {
 		in.Detail = i.Inspect()
 	}
 	return in

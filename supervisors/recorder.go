@@ -175,14 +175,14 @@ func (r *Recorder) Select(q Query) []Entry {
 // causes returns the causes of the entries that are not among them, in order of sending. Each chain ends with the work that
 // began it and with that work's calls, which are in the same story.
 func (r *Recorder) causes(of []Entry) (out []Entry) {
-	type kept struct {
+	type keptEntry struct {
 		*Entry
 		in *entryLog
 	}
-	all := make(map[uint64]kept, r.count)
+	all := make(map[uint64]keptEntry, r.count)
 	for _, s := range r.logs {
 		for _, e := range s.entries {
-			all[e.ID] = kept{e, s}
+			all[e.ID] = keptEntry{e, s}
 		}
 	}
 	here := map[uint64]bool{}

@@ -37,14 +37,14 @@ type Vitals struct {
 	Waiting    int64 `json:"waiting"`
 	MaxWaiting int64 `json:"maxWaiting"`
 	// Handled counts the messages of its present life, with the one being handled; Spent is the time of handling them.
-	Handled  uint64        `json:"handled"`
-	Spent    time.Duration `json:"handlingNanoseconds"`
-	Handling *Handling     `json:"handling,omitempty"` // a mailbox is first in, first out: its oldest message that is not done
-	Failure  *Failure      `json:"failure,omitempty"`  // the last
+	Handled  uint64          `json:"handled"`
+	Spent    time.Duration   `json:"handlingNanoseconds"`
+	Handling *HandledMessage `json:"handling,omitempty"` // a mailbox is first in, first out: its oldest message that is not done
+	Failure  *Failure        `json:"failure,omitempty"`  // the last
 }
 
-// Handling is a message that is being handled.
-type Handling struct {
+// HandledMessage is a message that is being handled.
+type HandledMessage struct {
 	Message string           `json:"message"`
 	From    messages.Address `json:"from"`
 	Sent    time.Time        `json:"sent"`
@@ -122,7 +122,7 @@ func (l *life) vitals() Vitals {
 	v.Handled, v.Spent = c.handled.Load(), time.Duration(c.spent.Load())
 	if env := c.handling.Load(); env != nil {
 		v.Waiting--
-		v.Handling = &Handling{Message: typeName(env.msg), From: env.from, Sent: env.sent, Began: time.Unix(0, env.began)}
+		v.Handling = &HandledMessage{Message: typeName(env.msg), From: env.from, Sent: env.sent, Began: time.Unix(0, env.began)}
 	}
 	v.Waiting = max(v.Waiting, 0) // the two are read one after the other
 	return v

@@ -123,7 +123,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	}
 }
 
-// Inspect implements supervisors.Inspectable.
+// Inspect implements supervisors.Inspector.
 func (a *actor) Inspect() any {
 	return map[string]any{"state": string(a.stage), "attempt": a.desired.Attempt, "id": a.fact.ID}
 }

@@ -201,7 +201,7 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	if w.Pod.Spec.HostNetwork {
 		ips = h.NodeIPs()
 	}
-	var given devices.Given
+	var given devices.ContainerEdits
 	if h.Devices != nil {
 		if given, err = h.Devices.Prepare(ctx, w.Pod, unclaimed(w.Pod, w.Container)); err != nil {
 			return nil, nil, err

@@ -76,7 +76,7 @@ func (a *actor) work(ctx supervisors.Context, name string, timeout time.Duration
 		Run: func(c context.Context) any { return run(cri.WithPriority(c, order)) }})
 }
 
-// Inspect implements supervisors.Inspectable.
+// Inspect implements supervisors.Inspector.
 func (a *actor) Inspect() any {
 	return map[string]string{"state": string(a.machine.state), "failure": a.machine.failure}
 }

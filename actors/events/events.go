@@ -79,19 +79,19 @@ type actor struct {
 	refusal string            // as logged last
 }
 
-// due ends a pause. old expires the report of a refusal.
+// pauseEnded ends a pause. refusalExpired ends the report of a refusal.
 type (
-	due struct{}
-	old struct{}
+	pauseEnded     struct{}
+	refusalExpired struct{}
 )
 
 // foundAtStart are the Events of AtStart.
 type foundAtStart []messages.RecordEvent
 
-// save is when the log is to be written to the disk, and saved, that it was.
+// save requests a write of the log to the disk. logSaved is its result.
 type (
-	save  struct{}
-	saved struct{ err error }
+	save     struct{}
+	logSaved struct{ err error }
 )
 
 // saveEvery is the longest time before a new event is on disk; an event does not need a write of its own.
@@ -122,21 +122,21 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case save:
 		log := a.opts.Log
 		ctx.Do(supervisors.Work{Name: "keep events", Timeout: callTimeout, Run: func(context.Context) any {
-			return saved{log.Save()}
+			return logSaved{log.Save()}
 		}})
 		return
-	case saved:
+	case logSaved:
 		if a.saving = false; m.err != nil {
 			ctx.Log().Warn("recent Events cannot be written to disk; they are kept in memory", "error", m.err)
 		}
 		return
-	case written:
+	case batchResult:
 		a.report(ctx, m)
 		a.queue.wrote(ctx.Now(), m, a.opts.Random())
 		a.tell(ctx, m)
-	case due:
+	case pauseEnded:
 		a.timer = nil
-	case old:
+	case refusalExpired:
 		if a.stale = nil; a.queue.trouble == "" { // else there is newer trouble
 			a.opts.State.store("")
 		}
@@ -161,7 +161,7 @@ func (a *actor) record(ctx supervisors.Context, m messages.RecordEvent) {
 }
 
 // tell publishes the result of the last batch.
-func (a *actor) tell(ctx supervisors.Context, last written) {
+func (a *actor) tell(ctx supervisors.Context, last batchResult) {
 	if a.stale != nil {
 		a.stale.Cancel()
 		a.stale = nil
@@ -169,7 +169,7 @@ func (a *actor) tell(ctx supervisors.Context, last written) {
 	text := problem(a.queue, last)
 	a.opts.State.store(text)
 	if text != "" && a.queue.trouble == "" {
-		a.stale = ctx.After(refusalLogged, old{})
+		a.stale = ctx.After(refusalLogged, refusalExpired{})
 	}
 }
 
@@ -177,7 +177,7 @@ func (a *actor) tell(ctx supervisors.Context, last written) {
 func (a *actor) flush(ctx supervisors.Context) {
 	if a.queue.mayYield(ctx.Now()) && a.opts.Busy != nil && a.opts.Busy() {
 		if a.timer == nil {
-			a.timer = ctx.After(yieldPause, due{})
+			a.timer = ctx.After(yieldPause, pauseEnded{})
 		}
 		return
 	}
@@ -193,12 +193,12 @@ func (a *actor) flush(ctx supervisors.Context) {
 		a.opts.State.store("")
 	}
 	if pause := a.queue.retryAt.Sub(ctx.Now()); pause > 0 && a.timer == nil {
-		a.timer = ctx.After(pause, due{})
+		a.timer = ctx.After(pause, pauseEnded{})
 	}
 }
 
 // report logs changes in the state of writes.
-func (a *actor) report(ctx supervisors.Context, r written) {
+func (a *actor) report(ctx supervisors.Context, r batchResult) {
 	switch {
 	case r.unreached != nil && a.queue.trouble == "":
 		ctx.Log().Warn("Events cannot be written; will retry", "reason", apiclient.Explain(r.unreached, a.opts.NodeName))
@@ -257,7 +257,7 @@ func (s *State) store(text string) {
 
 // problem returns the problem after a batch. A single refused event, as in a terminating namespace, is none. On a node
 // without the permission, all events are refused.
-func problem(q *queue, last written) string {
+func problem(q *queue, last batchResult) string {
 	switch {
 	case q.trouble != "":
 		return fmt.Sprintf("events cannot be written, and wait (%d): %s", len(q.items), q.trouble)

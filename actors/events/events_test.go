@@ -59,7 +59,7 @@ func (r *rig) events(t *testing.T) map[string]int32 {
 }
 
 func (r *rig) inspection() Inspection {
-	in, _ := r.actor.(supervisors.Inspectable).Inspect().(Inspection)
+	in, _ := r.actor.(supervisors.Inspector).Inspect().(Inspection)
 	return in
 }
 
@@ -194,7 +194,7 @@ func TestTroubleEndsWithWhatWaited(t *testing.T) {
 	r.fails("create", errors.New("dial tcp: connection refused"))
 	r.Send(messages.Pods, said("web", "hello"))
 	r.RunWork()
-	r.Send(messages.Events, old{}) // of a refusal before, and late
+	r.Send(messages.Events, refusalExpired{}) // of a refusal before, and late
 	if p := r.state.Problems(); len(p) != 1 {
 		t.Fatalf("health says %q", p)
 	}

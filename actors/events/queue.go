@@ -154,7 +154,7 @@ func (q *queue) next(now time.Time) []*item {
 
 // wrote handles the result of a batch. Unwritten items keep their place. random, in [0,1), spreads the retries of nodes that
 // lost the API server together.
-func (q *queue) wrote(now time.Time, r written, random float64) {
+func (q *queue) wrote(now time.Time, r batchResult, random float64) {
 	q.busy = false
 	q.counts.Written += r.done
 	q.counts.Refused += r.refused

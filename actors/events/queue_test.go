@@ -38,7 +38,7 @@ func (q *queue) all(t *testing.T, now time.Time) (out []*item) {
 			return out
 		}
 		out = append(out, items...)
-		q.wrote(now, written{done: uint64(len(items))}, 0)
+		q.wrote(now, batchResult{done: uint64(len(items))}, 0)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 	for i := range batch {
 		q.record(begin, said(fmt.Sprint("new", i), "hello"))
 	}
-	q.wrote(begin, written{left: flight, unreached: errors.New("gone")}, 0)
+	q.wrote(begin, batchResult{left: flight, unreached: errors.New("gone")}, 0)
 	if len(q.items) != maxWaiting || len(q.waiting) != maxWaiting || q.counts.Dropped != 5+batch {
 		t.Errorf("%d wait, %d dropped", len(q.items), q.counts.Dropped)
 	}
@@ -208,7 +208,7 @@ func TestQueue_NamespaceWithThousands(t *testing.T) {
 	for i := range 2 * maxWaiting {
 		q.record(begin, of("greedy", fmt.Sprint("pod", i)))
 	}
-	q.wrote(begin, written{left: flight, unreached: errors.New("gone")}, 0)
+	q.wrote(begin, batchResult{left: flight, unreached: errors.New("gone")}, 0)
 	q.retryAt = time.Time{}
 	count := map[string]int{}
 	for _, i := range q.all(t, begin) {
@@ -238,7 +238,7 @@ func TestWhatDoesNotReachTheServerWaits(t *testing.T) {
 			t.Fatal("two batches at once")
 		}
 		q.record(now, said("a", "1")) // the same happens again meanwhile
-		q.wrote(now, written{left: flight, unreached: errors.New("no route")}, 0.999999)
+		q.wrote(now, batchResult{left: flight, unreached: errors.New("no route")}, 0.999999)
 		if q.next(now) != nil || q.trouble == "" {
 			t.Fatal("no pause")
 		}
@@ -289,7 +289,7 @@ func TestNoEventIsLostInTheQueue(t *testing.T) {
 			for _, i := range flight[:n] {
 				server[i.name()] = max(server[i.name()], i.event.Count)
 			}
-			r := written{done: uint64(n), left: flight[n:]}
+			r := batchResult{done: uint64(n), left: flight[n:]}
 			if !reached {
 				r.unreached = errors.New("gone")
 			}

@@ -21,8 +21,8 @@ const (
 	batchTimeout = 2 * time.Minute
 )
 
-// written is the result of writing a batch.
-type written struct {
+// batchResult is the result of writing a batch.
+type batchResult struct {
 	done    uint64
 	refused uint64
 	refusal error // the last one
@@ -32,8 +32,8 @@ type written struct {
 }
 
 // write gives the API server a batch, in its order, up to the first that does not reach it.
-func write(ctx context.Context, client corev1.EventsGetter, items []*item) written {
-	var out written
+func write(ctx context.Context, client corev1.EventsGetter, items []*item) batchResult {
+	var out batchResult
 	begun := time.Now()
 	for n, i := range items {
 		if time.Since(begun) > batchTimeout {

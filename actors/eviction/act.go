@@ -23,7 +23,7 @@ import (
 
 // decide returns the action for a measurement. While a pod leaves with the grace period of a soft threshold, only hard ones
 // count. If it leaves for a disk, unused objects were reclaimed before.
-func (a *actor) decide(now pressureState, m measured, at time.Time) action {
+func (a *actor) decide(now pressureState, m nodeMeasured, at time.Time) action {
 	if a.unhurried() {
 		return now.decide(m.m, m.reclaimed || a.acting.kind() == v1.NodeDiskPressure, true, at)
 	}
@@ -117,7 +117,7 @@ func (a *actor) figure(ctx supervisors.Context, act action, m Measurement) {
 	figures := a.opts.Figures
 	ctx.Do(supervisors.Work{Name: "figures of pods", Timeout: figuresTimeout, Run: func(ctx context.Context) any {
 		stats, partial, old, lacks := figures(ctx, urgent, short)
-		return figured{act, m, stats, partial, old, lacks, generation}
+		return figuresRead{act, m, stats, partial, old, lacks, generation}
 	}})
 }
 
@@ -139,7 +139,7 @@ func (a *actor) checkLimits(ctx supervisors.Context) {
 func (a *actor) onLimits(ctx supervisors.Context, m limitsRead) {
 	a.checking = false
 	a.forgetGone()
-	candidates, leaving := a.candidates(figured{stats: m.stats, partial: m.partial})
+	candidates, leaving := a.candidates(figuresRead{stats: m.stats, partial: m.partial})
 	candidates = slices.DeleteFunc(candidates, func(c candidate) bool { _, leaves := a.leaving[c.pod.UID]; return leaves })
 	a.evictOver(ctx, candidates, leaving)
 }
@@ -158,7 +158,7 @@ func (a *actor) evictOver(ctx supervisors.Context, candidates []candidate, leavi
 }
 
 // onFigures evicts the pods that exceed limits of their own. Otherwise it reclaims, or evicts the one pod that ranks first.
-func (a *actor) onFigures(ctx supervisors.Context, f figured) {
+func (a *actor) onFigures(ctx supervisors.Context, f figuresRead) {
 	if f.generation != a.reads {
 		return // a decision about memory came before it
 	}
@@ -254,7 +254,7 @@ var limitOfPod = limit{field: hardField}
 
 // candidates returns the evictable pods with figures; the effect of evicting others is unknown. leaving holds the pods already
 // being evicted whose end is awaited, with their grace periods.
-func (a *actor) candidates(f figured) (list []candidate, leaving map[types.UID]int64) {
+func (a *actor) candidates(f figuresRead) (list []candidate, leaving map[types.UID]int64) {
 	leaving = map[types.UID]int64{}
 	figures := map[string]*api.PodStats{}
 	for i := range f.stats {

@@ -94,7 +94,7 @@ type actor struct {
 	logged    map[Signal]string // why signals cannot be measured
 
 	// taking is the reclaim in progress; reclaimed is true if one was done since the last eviction.
-	taking    taking
+	taking    reclaimRun
 	reclaimed bool
 	readings  map[Signal]Reading // of the last measurement
 	busy      bool               // figures of pods are being read, or the end of evicted ones is awaited
@@ -121,14 +121,14 @@ type actor struct {
 }
 
 type (
-	measureDue struct{}
-	measured   struct {
+	measureDue   struct{}
+	nodeMeasured struct {
 		m         Measurement
 		reclaimed bool // before its start
 	}
 	shortAwaited struct{ short bool }
 	reclaimDue   struct{ generation int }
-	figured      struct {
+	figuresRead  struct {
 		act     action
 		m       Measurement
 		stats   []api.PodStats
@@ -142,7 +142,7 @@ type (
 		stats   []api.PodStats
 		partial map[types.UID]bool
 	}
-	left struct {
+	leaveEnded struct {
 		generation int         // of the wait
 		there      []types.UID // pods that have not left in time
 	}
@@ -155,14 +155,14 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		ctx.After(soon, measureDue{}) // by then the cgroup of all pods exists
 		a.measure(ctx)
 		a.awaitKill(ctx)
-	case killed:
+	case killRead:
 		a.onKill(ctx, m)
 	case killDue:
 		a.awaitKill(ctx)
 	case measureDue:
 		ctx.After(a.opts.Every, measureDue{})
 		a.measure(ctx)
-	case measured:
+	case nodeMeasured:
 		a.onMeasured(ctx, m)
 	case shortAwaited:
 		a.stopWatch()
@@ -182,11 +182,11 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.onReclaimDue(ctx, m)
 	case messages.ServiceStarted:
 		a.askAgain(ctx, m.Service)
-	case figured:
+	case figuresRead:
 		a.onFigures(ctx, m)
 	case limitsRead:
 		a.onLimits(ctx, m)
-	case left:
+	case leaveEnded:
 		a.onLeft(ctx, m)
 	default:
 		ctx.Unhandled(msg)
@@ -201,7 +201,7 @@ func (a *actor) measure(ctx supervisors.Context) {
 	a.measuring, a.again, a.began = true, false, ctx.Now()
 	measure, reclaimed := a.opts.Measure, a.reclaimed
 	ctx.Do(supervisors.Work{Name: "Measure", Timeout: measureTimeout, Run: func(ctx context.Context) any {
-		return measured{measure(ctx), reclaimed}
+		return nodeMeasured{measure(ctx), reclaimed}
 	}})
 }
 
@@ -211,7 +211,7 @@ func (a *actor) measureAgain(ctx supervisors.Context) {
 	a.measure(ctx)
 }
 
-func (a *actor) onMeasured(ctx supervisors.Context, m measured) {
+func (a *actor) onMeasured(ctx supervisors.Context, m nodeMeasured) {
 	a.measuring, a.readings = false, m.m.Readings
 	was := a.state.Load()
 	now := was.observe(m.m, ctx.Now())
@@ -307,7 +307,7 @@ type Inspection struct {
 	Failed    map[Signal]string   `json:"failed,omitempty"`
 }
 
-// Inspect implements supervisors.Inspectable.
+// Inspect implements supervisors.Inspector.
 func (a *actor) Inspect() any {
 	return Inspection{Pressures: a.state.Load().pressures(), Failed: maps.Clone(a.logged)}
 }

@@ -52,7 +52,7 @@ func (a *actor) freeing(ctx supervisors.Context, act action) bool {
 
 // layersDue reports whether the first pod may rank too high because its figures are older than the shortage, and has them read
 // again. It does not wait for a pod whose eviction is sufficient.
-func (a *actor) layersDue(ctx supervisors.Context, f figured, ranked []candidate) bool {
+func (a *actor) layersDue(ctx supervisors.Context, f figuresRead, ranked []candidate) bool {
 	signal := f.act.by.signal
 	if !f.act.on.layers || len(ranked) < 2 || ctx.Now().Sub(a.met) >= layersTimeout {
 		return false
@@ -71,7 +71,7 @@ func (a *actor) layersDue(ctx supervisors.Context, f figured, ranked []candidate
 
 // newcomerDue reports whether a running pod has no figures yet while memory is short: it may be the one that uses it. The
 // figures are read again, for a little while.
-func (a *actor) newcomerDue(ctx supervisors.Context, f figured) bool {
+func (a *actor) newcomerDue(ctx supervisors.Context, f figuresRead) bool {
 	if f.act.by.signal.kind() != v1.NodeMemoryPressure || ctx.Now().Sub(a.met) >= newcomerTimeout {
 		return false
 	}

@@ -81,10 +81,10 @@ func (a *actor) await(ctx supervisors.Context, leaving map[types.UID]int64) {
 			}
 			var err error
 			if len(there) == 0 {
-				return left{generation: generation}
+				return leaveEnded{generation: generation}
 			}
 			if s, err = published.After(ctx, s.Version); err != nil {
-				return left{generation, there}
+				return leaveEnded{generation, there}
 			}
 		}
 	}})
@@ -97,7 +97,7 @@ func (a *actor) stopAwaiting() {
 }
 
 // onLeft measures the effect of the pods' end. A pod that does not end is not awaited again.
-func (a *actor) onLeft(ctx supervisors.Context, m left) {
+func (a *actor) onLeft(ctx supervisors.Context, m leaveEnded) {
 	if m.generation != a.waits || a.leaving == nil {
 		return // that wait was stopped
 	}

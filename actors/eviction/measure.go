@@ -40,14 +40,14 @@ type Meter struct {
 	arm    func(cgroups, proc string, list []memwatch.Threshold) memoryWatch
 
 	mu    sync.Mutex
-	disks map[string]*overdue.Reading[disk] // by path
+	disks map[string]*overdue.Reader[disk] // by path
 	// imageDir and containerDir are the folders of images and writable layers that the runtime last reported.
 	imageDir, containerDir string
 }
 
 // Meter returns the meter of these places.
 func (p Places) Meter() *Meter {
-	return &Meter{Places: p, statfs: statfs, arm: arm, disks: map[string]*overdue.Reading[disk]{}}
+	return &Meter{Places: p, statfs: statfs, arm: arm, disks: map[string]*overdue.Reader[disk]{}}
 }
 
 // Measure measures all signals.
@@ -63,7 +63,7 @@ func (p *Meter) Measure(ctx context.Context) Measurement {
 	p.measureMemory(note)
 	var node disk
 	var nodeErr error
-	var measuring together
+	var measuring workGroup
 	measuring.Go(func() { node, nodeErr = p.disk(ctx, p.RootDir) })
 	images, containers, err := p.runtimeDisks(ctx)
 	note(ImageFsAvailable, images.space, err)

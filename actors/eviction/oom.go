@@ -22,7 +22,7 @@ const (
 )
 
 type (
-	killed struct {
+	killRead struct {
 		kill oomkill.Kill
 		err  error
 		// counted is true if the kernel's log could not be read.
@@ -44,11 +44,11 @@ func (a *actor) awaitNext(ctx supervisors.Context, next func(context.Context) (o
 			if err != nil && ctx.Err() != nil {
 				return killDue{} // the wait timed out
 			}
-			return killed{kill, err, counted}
+			return killRead{kill, err, counted}
 		}})
 }
 
-func (a *actor) onKill(ctx supervisors.Context, m killed) {
+func (a *actor) onKill(ctx supervisors.Context, m killRead) {
 	if m.err != nil {
 		source, logged, counts := "what the runtime says of containers", &a.kernelLog, !m.counted && a.opts.NextCounted != nil
 		if counts {

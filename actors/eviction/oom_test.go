@@ -58,13 +58,13 @@ func TestWhoseProcessWasEnded(t *testing.T) {
 
 func TestKillsByTheKernelAreReportedAtOnce(t *testing.T) {
 	n := newNode(t, Limits{})
-	var next killed
+	var next killRead
 	n.opts.NextKill = func(context.Context) (oomkill.Kill, error) { return next.kill, next.err }
 	n.opts.NextCounted = func(context.Context) (oomkill.Kill, error) { return next.kill, next.err }
 	n.board.Publish(board.Snapshot{Pods: []board.Pod{running("p", "u", "abc")}})
 	n.start()
 	told := 0
-	comes := func(when string, k killed, want ...string) {
+	comes := func(when string, k killRead, want ...string) {
 		t.Helper()
 		n.Take()
 		next = k
@@ -92,23 +92,23 @@ func TestKillsByTheKernelAreReportedAtOnce(t *testing.T) {
 		}
 	}
 	limited := oomkill.Kill{Process: "hog", PID: 7, Group: "/kubepods/podu/abc", Limited: "/kubepods/podu/abc"}
-	comes("a container", killed{kill: limited},
+	comes("a container", killRead{kill: limited},
 		"Pod|p|spec.containers{c}|OOMKilling|The kernel ended process hog (pid 7): the container has used up its memory limit")
-	comes("the machine", killed{kill: oomkill.Kill{Process: "db", PID: 8, Group: "/user.slice"}},
+	comes("the machine", killRead{kill: oomkill.Kill{Process: "db", PID: 8, Group: "/user.slice"}},
 		"Node|n||SystemOOM|System OOM encountered, victim process: db, pid: 8")
-	comes("a pod of a machine that is short", killed{kill: oomkill.Kill{Process: "hog", PID: 9, Group: "/kubepods/podu/abc"}},
+	comes("a pod of a machine that is short", killRead{kill: oomkill.Kill{Process: "hog", PID: 9, Group: "/kubepods/podu/abc"}},
 		"Node|n||SystemOOM|System OOM encountered, victim process: hog, pid: 9",
 		"Pod|p|spec.containers{c}|OOMKilling|The kernel ended process hog (pid 9): the node has no memory left")
-	comes("somebody else's limit", killed{kill: oomkill.Kill{Process: "x", PID: 1, Group: "/a", Limited: "/a"}})
-	comes("a log that cannot be read any more", killed{err: errors.New("denied")})
-	comes("by counters", killed{kill: oomkill.Kill{Group: "/kubepods/podu/abc", Limited: "/kubepods/podu", Times: 1}},
+	comes("somebody else's limit", killRead{kill: oomkill.Kill{Process: "x", PID: 1, Group: "/a", Limited: "/a"}})
+	comes("a log that cannot be read any more", killRead{err: errors.New("denied")})
+	comes("by counters", killRead{kill: oomkill.Kill{Group: "/kubepods/podu/abc", Limited: "/kubepods/podu", Times: 1}},
 		"Pod|p|spec.containers{c}|OOMKilling|The kernel ended a process: the pod has used up its memory limit")
-	comes("the log is tried again", killed{err: errors.New("denied")})
-	comes("by counters of a machine that is short", killed{kill: oomkill.Kill{Group: "/kubepods/podu/abc", Times: 2}},
+	comes("the log is tried again", killRead{err: errors.New("denied")})
+	comes("by counters of a machine that is short", killRead{kill: oomkill.Kill{Group: "/kubepods/podu/abc", Times: 2}},
 		"Node|n||SystemOOM|System OOM encountered, 2 processes",
 		"Pod|p|spec.containers{c}|OOMKilling|The kernel ended 2 processes: the node has no memory left")
-	comes("the log once more", killed{err: errors.New("denied")})
-	comes("counters that cannot be read, either", killed{err: errors.New("no such file")})
+	comes("the log once more", killRead{err: errors.New("denied")})
+	comes("counters that cannot be read, either", killRead{err: errors.New("no such file")})
 	if told != 4 {
 		t.Errorf("the pod is told %d times of a container that ran out of memory, want 4", told)
 	}
@@ -116,6 +116,6 @@ func TestKillsByTheKernelAreReportedAtOnce(t *testing.T) {
 		t.Error("it is asked again at once")
 	}
 	n.Advance(logRetry)
-	comes("a log that can be read again", killed{kill: limited},
+	comes("a log that can be read again", killRead{kill: limited},
 		"Pod|p|spec.containers{c}|OOMKilling|The kernel ended process hog (pid 7): the container has used up its memory limit")
 }

@@ -5,8 +5,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// taking is a reclaim of unused objects, service after service. Images come after containers, which may be their last users.
-type taking struct {
+// reclaimRun is a reclaim of unused objects, service after service. Images come after containers, which may be their last users.
+type reclaimRun struct {
 	by         Signal
 	rest       []messages.Address // the current service and the next ones
 	generation int                // counts requests: messages of an earlier one are dropped
@@ -20,7 +20,7 @@ func (a *actor) reclaim(ctx supervisors.Context, act action) {
 	if len(a.taking.rest) > 0 {
 		return
 	}
-	a.taking = taking{by: act.by.signal, generation: a.taking.generation, most: a.readings[act.by.signal].Available}
+	a.taking = reclaimRun{by: act.by.signal, generation: a.taking.generation, most: a.readings[act.by.signal].Available}
 	if act.on.dead() {
 		a.taking.rest = append(a.taking.rest, messages.Runtime)
 	}

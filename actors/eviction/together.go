@@ -2,9 +2,9 @@ package eviction
 
 import "sync"
 
-// together runs functions concurrently. Wait repeats a panic of one of them on the caller's goroutine, where it restarts the
+// workGroup runs functions concurrently. Wait repeats a panic of one of them on the caller's goroutine, where it restarts the
 // actor instead of ending the agent. The zero value can be used.
-type together struct {
+type workGroup struct {
 	// broken is called after a panic, to end the others; nil: they end by themselves.
 	broken func()
 
@@ -13,7 +13,7 @@ type together struct {
 	panicked any // the first
 }
 
-func (t *together) Go(run func()) {
+func (t *workGroup) Go(run func()) {
 	t.all.Go(func() {
 		defer func() {
 			p := recover()
@@ -34,7 +34,7 @@ func (t *together) Go(run func()) {
 }
 
 // Wait waits until all have ended.
-func (t *together) Wait() {
+func (t *workGroup) Wait() {
 	if t.all.Wait(); t.panicked != nil {
 		panic(t.panicked)
 	}

@@ -74,7 +74,7 @@ func (p *Meter) Await(ctx context.Context, levels map[Signal]int64) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var short atomic.Bool
-	all := together{broken: cancel}
+	all := workGroup{broken: cancel}
 	for of, levels := range apart {
 		wait := p.awaitOthers
 		if of == string(v1.NodeMemoryPressure) {

@@ -43,8 +43,8 @@ type ClientOptions struct {
 // kubeconfig (TLS bootstrap). Until the certificate is issued, each request fails at once, with the reason for the wait.
 type Client struct {
 	opts     ClientOptions
-	base     *rest.Config // the API server; with credentials where no certificate is managed
-	manager  *steady      // nil: the kubeconfig's own credentials
+	base     *rest.Config   // the API server; with credentials where no certificate is managed
+	manager  *steadyManager // nil: the kubeconfig's own credentials
 	requests requests
 	unsaved  string // why the kubeconfig could not be written
 
@@ -119,7 +119,7 @@ func (c *Client) manage() error {
 			Template:                &x509.CertificateRequest{Subject: nodeSubject(c.opts.NodeName)},
 			SignerName:              certificatesv1.KubeAPIServerClientKubeletSignerName,
 			GetUsages:               certificate.DefaultKubeletClientGetUsages,
-			CertificateStore:        onceOnly{forgiving{store, c.opts.Log}, c},
+			CertificateStore:        onceOnly{forgivingStore{store, c.opts.Log}, c},
 			CertificateRenewFailure: metrics.ClientRenewErrors.WithLabelValues(),
 			BootstrapCertificatePEM: chain, BootstrapKeyPEM: key, Ctx: &ctx,
 		})
@@ -187,7 +187,7 @@ func (c *Client) Config() *rest.Config {
 	}
 	// The transport has these settings already; client-go rejects them in both places.
 	out.TLSClientConfig, out.Proxy = rest.TLSClientConfig{}, nil
-	own := &rotating{certificate: c.current, make: c.transport}
+	own := &rotatingTransport{certificate: c.current, make: c.transport}
 	if c.base.CAFile != "" && len(c.base.CAData) == 0 {
 		own.roots = func() ([]byte, error) { return atomicfile.ReadFile(c.base.CAFile, maxRoots) }
 	}

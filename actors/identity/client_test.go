@@ -145,7 +145,7 @@ func TestNewAuthoritiesOfTheServerAreTrusted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := config.Transport.(*rotating)
+	transport := config.Transport.(*rotatingTransport)
 	t.Cleanup(transport.CloseIdleConnections)
 	for _, text := range []string{"whole", "", "-----BEGIN CERTIFICATE-----\nhalf"} { // it is being written
 		if text != "whole" {
@@ -513,7 +513,7 @@ func TestRotation_PlanRests(t *testing.T) {
 		want    int
 	}{"valid": {valid{}, 2}, "expired": {expired{}, 3}} {
 		plans, at, by := 0, time.Now(), time.Duration(0)
-		s := &steady{ctx: t.Context(), log: slog.New(slog.DiscardHandler),
+		s := &steadyManager{ctx: t.Context(), log: slog.New(slog.DiscardHandler),
 			now: func() time.Time { return supervisortest.SetClock(at, by) },
 			build: func(_ context.Context, again bool) (certificate.Manager, error) {
 				if again != (plans > 0) {

@@ -293,7 +293,7 @@ func dial(t *testing.T, c *Client) kubernetes.Interface {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, ok := config.Transport.(*rotating); ok {
+	if r, ok := config.Transport.(*rotatingTransport); ok {
 		t.Cleanup(r.CloseIdleConnections)
 	}
 	return client

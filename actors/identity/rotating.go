@@ -14,10 +14,10 @@ import (
 // connections without a managed certificate. After a server that they do not vouch for, it is read with the next request.
 const rootsEvery = 5 * time.Minute
 
-// rotating is an http.RoundTripper that sends each request on connections with the newest client certificate, to a server with a
-// certificate of the newest authorities. Connections with those before end when their last request has: none is cut off, so that
-// no request fails by a rotation.
-type rotating struct {
+// rotatingTransport is an http.RoundTripper that sends each request on connections with the newest client certificate, to a
+// server with a certificate of the newest authorities. Older connections end with their last request. None is cut off, so that no
+// request fails because of a rotation.
+type rotatingTransport struct {
 	certificate func() (*tls.Certificate, error)
 	make        func(*tls.Certificate) (*http.Transport, error)
 	roots       func() ([]byte, error) // reads the file of the authorities; nil: they are in no file
@@ -29,7 +29,7 @@ type rotating struct {
 	readAt  time.Time // when the file was read; zero: it is to be read
 }
 
-func (r *rotating) RoundTrip(request *http.Request) (*http.Response, error) {
+func (r *rotatingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	t, err := r.transport()
 	if err != nil {
 		if request.Body != nil {
@@ -46,7 +46,7 @@ func (r *rotating) RoundTrip(request *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-func (r *rotating) transport() (*http.Transport, error) {
+func (r *rotatingTransport) transport() (*http.Transport, error) {
 	pair, err := r.certificate()
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (r *rotating) transport() (*http.Transport, error) {
 
 // read returns the present contents of the file of authorities, or the last ones while it is not due or cannot be read. The
 // caller holds the lock.
-func (r *rotating) read() []byte {
+func (r *rotatingTransport) read() []byte {
 	if r.roots == nil || !r.readAt.IsZero() && time.Since(r.readAt) < rootsEvery {
 		return r.trusted
 	}
@@ -86,7 +86,7 @@ func (r *rotating) read() []byte {
 }
 
 // CloseIdleConnections is looked for by net/http and client-go.
-func (r *rotating) CloseIdleConnections() {
+func (r *rotatingTransport) CloseIdleConnections() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.now != nil {

@@ -200,7 +200,7 @@ func (s *Serving) byRequest() error {
 			GetTemplate:      func() *x509.CertificateRequest { return servingRequest(s.opts.NodeName, s.opts.Addresses()) },
 			SignerName:       certificatesv1.KubeletServingSignerName,
 			GetUsages:        certificate.DefaultKubeletServingGetUsages,
-			CertificateStore: forgiving{store, s.opts.Log}, Ctx: &ctx,
+			CertificateStore: forgivingStore{store, s.opts.Log}, Ctx: &ctx,
 			CertificateRenewFailure: metrics.ServingRenewErrors.WithLabelValues(),
 			CertificateRotation:     metrics.ServingRotation.WithLabelValues(),
 		})
@@ -213,13 +213,13 @@ func (s *Serving) byRequest() error {
 	return nil
 }
 
-// forgiving is a store that treats an unreadable certificate as absent, so that it is requested again.
-type forgiving struct {
+// forgivingStore is a store that treats an unreadable certificate as absent, so that it is requested again.
+type forgivingStore struct {
 	certificate.Store
 	log *slog.Logger
 }
 
-func (f forgiving) Current() (*tls.Certificate, error) {
+func (f forgivingStore) Current() (*tls.Certificate, error) {
 	pair, err := f.Store.Current()
 	if err == nil {
 		return pair, nil

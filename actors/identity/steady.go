@@ -16,10 +16,10 @@ import (
 // abandoned plan sleeps on.
 const replanRest = 10 * time.Minute
 
-// steady is the library's manager of one certificate, which plans the rotation again after the clock was set. The library
+// steadyManager is the library's manager of one certificate, which plans the rotation again after the clock was set. The library
 // computes the time until the rotation once, and sleeps for it by the monotonic clock. A node that began with the clock of 1970
 // would never rotate its certificate, and a machine that was suspended would rotate it too late. Safe for concurrent use.
-type steady struct {
+type steadyManager struct {
 	ctx   context.Context // of the process
 	build builder
 	now   func() time.Time
@@ -38,13 +38,13 @@ type steady struct {
 type builder func(ctx context.Context, again bool) (certificate.Manager, error)
 
 // newSteady makes the first manager, and does not start it.
-func newSteady(ctx context.Context, log *slog.Logger, build builder) (*steady, error) {
-	s := &steady{ctx: ctx, build: build, now: time.Now, log: log}
+func newSteady(ctx context.Context, log *slog.Logger, build builder) (*steadyManager, error) {
+	s := &steadyManager{ctx: ctx, build: build, now: time.Now, log: log}
 	return s, s.plan()
 }
 
 // plan replaces the manager. The caller holds the lock, or is alone.
-func (s *steady) plan() error {
+func (s *steadyManager) plan() error {
 	ctx, stop := context.WithCancel(s.ctx)
 	m, err := s.build(ctx, s.manager != nil)
 	if err != nil {
@@ -62,14 +62,14 @@ func (s *steady) plan() error {
 }
 
 // Current returns the certificate in force; nil for none.
-func (s *steady) Current() *tls.Certificate {
+func (s *steadyManager) Current() *tls.Certificate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.manager.Current()
 }
 
 // Start begins the rotation, or the request for a first certificate. Further calls plan the rotation again if the clock was set.
-func (s *steady) Start() {
+func (s *steadyManager) Start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.started {

@@ -481,8 +481,8 @@ func TestNeedsOfVolumesStandBesideTheContainers(t *testing.T) {
 	of := answers{}
 	files, own := ask("u", v1.PullAlways, 0).Key, ask("u", v1.PullAlways, 0).Key
 	files.Volume = "f"
-	of[own] = answered{"img", true, t0}
-	of[files] = answered{"files", true, t0}
+	of[own] = pullAnswer{"img", true, t0}
+	of[files] = pullAnswer{"files", true, t0}
 	if !of.pulled(own, "img") || !of.pulled(files, "files") || of.pulled(own, "files") {
 		t.Error(of)
 	}

@@ -151,7 +151,7 @@ func (b *machine) pulledOutcome(now time.Time, name, id string, o outcome) []eff
 func (b *machine) answer(now time.Time, im *image, n *need, m messages.ImagePulled) {
 	b.send(n, m)
 	delete(im.needs, n.key)
-	b.answers[m.Key] = answered{im.name, m.Pulled, now}
+	b.answers[m.Key] = pullAnswer{im.name, m.Pulled, now}
 	if now.Sub(b.pruned) > answersKept {
 		b.pruned = now
 		b.answers.prune(now)
@@ -230,9 +230,9 @@ func (b *machine) reportFailure(all []*need, t *try) {
 const answersKept = 10 * time.Minute
 
 // answers records recent answers. A pod that missed an answer asks again. With policy Always, that must not cause another pull.
-type answers map[messages.ImageKey]answered
+type answers map[messages.ImageKey]pullAnswer
 
-type answered struct {
+type pullAnswer struct {
 	name   string
 	pulled bool
 	at     time.Time
@@ -249,9 +249,9 @@ func (a answers) pulled(k messages.ImageKey, name string) bool { return a.gave(k
 
 // prune drops answers that have expired.
 func (a answers) prune(now time.Time) {
-	maps.DeleteFunc(a, func(_ messages.ImageKey, was answered) bool { return now.Sub(was.at) > answersKept })
+	maps.DeleteFunc(a, func(_ messages.ImageKey, was pullAnswer) bool { return now.Sub(was.at) > answersKept })
 }
 
 func (a answers) forget(uid string) {
-	maps.DeleteFunc(a, func(k messages.ImageKey, _ answered) bool { return k.UID == uid })
+	maps.DeleteFunc(a, func(k messages.ImageKey, _ pullAnswer) bool { return k.UID == uid })
 }

@@ -144,7 +144,7 @@ type inspection struct {
 	Links    string            `json:"links,omitempty"`    // the problem with links
 }
 
-// Inspect implements supervisors.Inspectable.
+// Inspect implements supervisors.Inspector.
 func (a *actor) Inspect() any {
 	out := inspection{Phase: a.schedule.phase, Working: len(a.schedule.active), Problems: maps.Clone(a.schedule.problems),
 		Links: a.linkProblem}

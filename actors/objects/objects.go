@@ -233,12 +233,12 @@ type Inspection struct {
 	// RuntimeClasses are the classes of the folder.
 	RuntimeClasses []string `json:"runtimeClasses,omitempty"`
 	// APIServer counts the objects of the API server that pods here name.
-	APIServer *Followed                  `json:"apiServer,omitempty"`
+	APIServer *ObjectCounts              `json:"apiServer,omitempty"`
 	Problems  []messages.ManifestProblem `json:"problems,omitempty"`
 }
 
-// Followed counts objects of the API server: those that are there, those that are not, and those not read yet.
-type Followed struct {
+// ObjectCounts counts objects of the API server: those that are there, those that are not, and those not read yet.
+type ObjectCounts struct {
 	There   int `json:"there"`
 	Missing int `json:"missing"`
 	Unread  int `json:"unread"`
@@ -247,7 +247,7 @@ type Followed struct {
 func (a *actor) Inspect() any {
 	in := Inspection{Dir: a.opts.Dir, Version: a.opts.Board.Version(), ConfigMaps: []string{}, Problems: a.problems()}
 	if a.cluster != nil {
-		in.APIServer = &Followed{}
+		in.APIServer = &ObjectCounts{}
 		in.APIServer.There, in.APIServer.Missing, in.APIServer.Unread = a.opts.Board.Known()
 	}
 	if a.last.set != nil {

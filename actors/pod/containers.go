@@ -65,7 +65,7 @@ func (m *Machine) stopContainer(c *known.Container, grace time.Duration, why mes
 func (m *Machine) askStop(c *known.Container, stage messages.ContainerStage, grace time.Duration, why messages.Cause) {
 	if c.Stage() != stage {
 		c.Enter(stage)
-		c.Ends = known.Ends{Grace: grace, Until: m.now.Add(grace), Why: why}
+		c.Ends = known.Termination{Grace: grace, Until: m.now.Add(grace), Why: why}
 		m.answered("run", c.Name)
 		m.answered("stop", c.Name)
 	}

@@ -48,11 +48,11 @@ type UpdateContainer struct {
 // DropContainer stops the actor of a container for good.
 type DropContainer struct{ Name string }
 
-// Ended reports the end of a container: it is logged once.
-type Ended struct{ Fact messages.ContainerFact }
+// ContainerEnd reports the end of a container: it is logged once.
+type ContainerEnd struct{ Fact messages.ContainerFact }
 
-// Unhandled reports a message of an unknown type.
-type Unhandled struct{ Msg any }
+// UnhandledMessage reports a message of an unknown type.
+type UnhandledMessage struct{ Msg any }
 
 // Wake schedules the machine's next step without a message; it replaces the one before.
 type Wake struct{ At time.Time }

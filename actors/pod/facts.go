@@ -67,7 +67,7 @@ func (m *Machine) noteEnds() {
 			}
 			c.Ended = f.Attempt + 1
 			if m.phase != Reading {
-				m.emit(Ended{f.ContainerFact})
+				m.emit(ContainerEnd{f.ContainerFact})
 				m.recordEnd(c, f.ContainerFact)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 func (m *Machine) planFinished() Phase {
 	gone := m.cleaned.runtime
 	if m.ending != nil && !gone {
-		m.cleaned, m.ends = cleaned{}, time.Time{}
+		m.cleaned, m.ends = cleanup{}, time.Time{}
 		m.answered("ended", "")
 		return Terminating
 	}

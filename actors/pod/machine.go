@@ -37,7 +37,7 @@ type Machine struct {
 	asks     map[ask]time.Time
 	// settle is set until a reading shows the starts that were in progress when the pod began to end.
 	settle  time.Time
-	cleaned cleaned
+	cleaned cleanup
 
 	reported   messages.PodStatusChanged // the last report,
 	reportedAt time.Time                 // its time,
@@ -46,8 +46,8 @@ type Machine struct {
 	fx         []Effect
 }
 
-// cleaned is the progress of the pod's removal.
-type cleaned struct {
+// cleanup is the progress of the pod's removal.
+type cleanup struct {
 	volumes bool
 	// published is set while a CSI driver still has volumes of the pod: the reason for it.
 	published *messages.Reason

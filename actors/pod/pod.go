@@ -80,7 +80,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	}
 }
 
-// Inspect implements supervisors.Inspectable.
+// Inspect implements supervisors.Inspector.
 func (a *actor) Inspect() any { return a.machine.Inspect() }
 
 func (a *actor) one(ctx supervisors.Context, e Effect) {
@@ -90,7 +90,7 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 		if e.To == Cleaning {
 			a.opts.Host.EndAllHooks(a.uid)
 		}
-	case Ended:
+	case ContainerEnd:
 		f := e.Fact
 		ctx.Log().Info("container ended", "pod", a.machine.Name(), "container", f.Name, "id", f.ID, "attempt", f.Attempt,
 			"exitCode", f.ExitCode, "reason", f.Reason)
@@ -108,7 +108,7 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 		ctx.Update(e.Name, e.Order, e.Strategy)
 	case DropContainer:
 		ctx.Stop(e.Name)
-	case Unhandled:
+	case UnhandledMessage:
 		ctx.Unhandled(e.Msg)
 	case Wake:
 		supervisors.Cancel(a.waker)

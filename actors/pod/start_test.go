@@ -195,9 +195,9 @@ func TestAnEndIsNotedOnce(t *testing.T) {
 	a.observes(nil, end)
 	a.hears(a.ended(end))
 	a.observes(nil, end)
-	var ends []Ended
+	var ends []ContainerEnd
 	for _, e := range a.take() {
-		if end, ok := e.(Ended); ok {
+		if end, ok := e.(ContainerEnd); ok {
 			ends = append(ends, end)
 		}
 	}

@@ -99,7 +99,7 @@ func (m *Machine) take(msg any) {
 			c.Image.Awaits = &v.Reason
 		}
 	default:
-		m.emit(Unhandled{msg})
+		m.emit(UnhandledMessage{msg})
 	}
 }
 

@@ -118,7 +118,7 @@ func effectLine(e Effect, present func(container string) bool) string {
 		return "next life of container/" + e.Name + ": " + order + " (" + strategyLine(e.Strategy) + ")"
 	case DropContainer:
 		return "stop container/" + e.Name
-	case Ended:
+	case ContainerEnd:
 		return fmt.Sprintf("log: %s ended with exit code %d", e.Fact.ID, e.Fact.ExitCode)
 	case work.StartSandbox:
 		return fmt.Sprintf("do StartSandbox: attempt %d", e.Attempt)

@@ -55,7 +55,7 @@ func graces(k *supervisortest.Kit) []int64 {
 }
 
 // ofType returns the messages of one type.
-func ofType[T any](all []supervisortest.Sent) []T {
+func ofType[T any](all []supervisortest.SentMessage) []T {
 	var out []T
 	for _, m := range all {
 		if v, ok := m.Msg.(T); ok {

@@ -40,7 +40,7 @@ func newStuck(t *testing.T) *stuck {
 	s.free = sync.OnceFunc(func() { close(back) })
 	t.Cleanup(s.free)
 	files := newStore(t.TempDir())
-	files.writing = overdue.NewWriting("records", time.Millisecond, func(records map[string]record) error {
+	files.writing = overdue.NewWriter("records", time.Millisecond, func(records map[string]record) error {
 		s.begun.Add(1)
 		<-back
 		s.mu.Lock()
@@ -214,7 +214,7 @@ func TestFinalStatus_FullDisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := newStore(t.TempDir())
-			files.writing = overdue.NewWriting("records", time.Minute, func(records map[string]record) error {
+			files.writing = overdue.NewWriter("records", time.Minute, func(records map[string]record) error {
 				failed := filesError{uids: map[string]bool{}, last: test.problem}
 				for uid := range records {
 					failed.uids[uid] = true

@@ -67,8 +67,8 @@ func (o *nodeState) observe(m messages.NodeObserved) bool {
 // rereads numbers the requests of this process: registration keeps the latest, and may outlive the actor.
 var rereads atomic.Uint64
 
-// rereading is a pod's wait for the Node to be read again.
-type rereading struct {
+// nodeReread is a pod's wait for the Node to be read again.
+type nodeReread struct {
 	asked uint64 // the number of the request; 0: none was sent
 	until time.Time
 }
@@ -83,7 +83,7 @@ func (a *actor) mustReread(ctx supervisors.Context, e *entry, r admission.Refusa
 	d := &e.rereading
 	if d.asked == 0 {
 		a.node.asked = rereads.Add(1)
-		*d = rereading{asked: a.node.asked, until: ctx.Now().Add(nodeWait)}
+		*d = nodeReread{asked: a.node.asked, until: ctx.Now().Add(nodeWait)}
 		a.node.readUntil = d.until
 		a.askNode(ctx)
 	}

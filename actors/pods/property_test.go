@@ -36,7 +36,7 @@ type storm struct {
 func newStorm(t *rapid.T, tb testing.TB) *storm {
 	s := &storm{T: t, tb: tb, sources: map[messages.Address][]*v1.Pod{}, over: map[string]bool{}, marks: map[string]string{}}
 	s.store = newStore(tb.TempDir())
-	s.store.writing = overdue.NewWriting("records", time.Minute, func(map[string]record) error {
+	s.store.writing = overdue.NewWriter("records", time.Minute, func(map[string]record) error {
 		if s.full {
 			return errors.New("the disk is full")
 		}

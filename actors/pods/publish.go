@@ -73,7 +73,7 @@ func (a *actor) publish(ctx supervisors.Context) {
 		case e.state == unclaimed:
 			if manifest := a.spared(e); manifest != "" {
 				spared = append(spared, sparedProblem(e, manifest))
-				s.Spared = append(s.Spared, board.Spared{UID: e.uid, Name: e.name, Source: markedBy(e.audited),
+				s.Spared = append(s.Spared, board.SparedPod{UID: e.uid, Name: e.name, Source: markedBy(e.audited),
 					Manifest: manifest})
 			}
 		}
@@ -83,7 +83,7 @@ func (a *actor) publish(ctx supervisors.Context) {
 			strings.Compare(string(x.Pod.UID), string(y.Pod.UID)))
 	})
 	slices.SortFunc(spared, func(x, y messages.ManifestProblem) int { return cmp.Compare(x.Pod, y.Pod) })
-	slices.SortFunc(s.Spared, func(x, y board.Spared) int { return cmp.Compare(x.Name, y.Name) })
+	slices.SortFunc(s.Spared, func(x, y board.SparedPod) int { return cmp.Compare(x.Name, y.Name) })
 	s.Problems = append(s.Problems, spared...)
 	a.recordProblems(ctx, s.Problems)
 	if problem := a.checkpoints.problem; problem != "" {
@@ -329,8 +329,8 @@ type Board = board.Board
 // Snapshot is the whole state of the pods actor at one time. Immutable.
 type Snapshot = board.Snapshot
 
-// Published is one pod of a Snapshot. Immutable.
-type Published = board.Pod
+// PublishedPod is one pod of a Snapshot. Immutable.
+type PublishedPod = board.Pod
 
 // NewBoard returns an empty board.
 func NewBoard() *Board { return board.New() }

@@ -105,7 +105,7 @@ type life struct {
 	pod *v1.Pod // the version for its actor: with the allocated resources that are on disk
 	resizeState
 	allocating      allocationState
-	rereading       rereading
+	rereading       nodeReread
 	source          messages.Address
 	manifest        string
 	order           int64

@@ -43,7 +43,7 @@ const (
 // the process: writes of an earlier life of the actor never run beside, or after, the writes of this one.
 type store struct {
 	dir     string // the folder "records" in the agent's folder of checkpoints
-	writing *overdue.Writing[map[string]record]
+	writing *overdue.Writer[map[string]record]
 	mu      sync.Mutex
 	written map[string]record // the content of the disk, by UID
 	aside   map[string]bool   // pods with a record that was kept aside
@@ -80,7 +80,7 @@ func (u *filesError) Unwrap() error { return u.last }
 func newStore(dir string) *store {
 	s := &store{dir: filepath.Join(dir, "records"), written: map[string]record{}, aside: map[string]bool{},
 		back: map[string]bool{}}
-	s.writing = overdue.NewWriting("the checkpoints of pods", writeTimeout, s.write)
+	s.writing = overdue.NewWriter("the checkpoints of pods", writeTimeout, s.write)
 	return s
 }
 

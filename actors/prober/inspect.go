@@ -117,7 +117,7 @@ type Inspection struct {
 	Late99   time.Duration `json:"lateness99thPercentileNanoseconds"`
 }
 
-// Inspect implements supervisors.Inspectable.
+// Inspect implements supervisors.Inspector.
 func (a *actor) Inspect() any {
 	sorted := slices.Sorted(slices.Values(a.late.last))
 	waiting := 0

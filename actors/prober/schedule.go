@@ -32,10 +32,10 @@ func (p *probe) nextLane() lane {
 }
 
 // dues is a heap of pending entries by time; equal ones keep their order of insertion.
-type dues []*due
+type dues []*dueEntry
 
-// due is one thing in it.
-type due struct {
+// dueEntry is one thing in it.
+type dueEntry struct {
 	at       time.Time
 	sequence uint64
 	in       *dues // nil when it is in none
@@ -58,7 +58,7 @@ func (d dues) Swap(i, j int) {
 
 // Push implements heap.Interface.
 func (d *dues) Push(x any) {
-	e := x.(*due) // put alone pushes
+	e := x.(*dueEntry) // put alone pushes
 	e.index = len(*d)
 	*d = append(*d, e)
 }
@@ -74,7 +74,7 @@ func (d *dues) Pop() any {
 }
 
 // put has something due at a time, in place of any time before.
-func (s *state) put(d *dues, e *due, at time.Time) {
+func (s *state) put(d *dues, e *dueEntry, at time.Time) {
 	e.take()
 	s.sequence++
 	e.at, e.sequence, e.in = at, s.sequence, d
@@ -84,14 +84,14 @@ func (s *state) put(d *dues, e *due, at time.Time) {
 func (s *state) enqueue(p *probe, at time.Time) { s.put(&s.queues[p.pool][p.nextLane()], &p.due, at) }
 
 // take takes something out, wherever it is.
-func (e *due) take() {
+func (e *dueEntry) take() {
 	if e.in != nil {
 		heap.Remove(e.in, e.index)
 	}
 }
 
 // first is the earliest, when it is due now.
-func (d dues) first(now time.Time) *due {
+func (d dues) first(now time.Time) *dueEntry {
 	if len(d) == 0 || d[0].at.After(now) {
 		return nil
 	}
@@ -131,8 +131,8 @@ func (s *state) free(in pool, l lane) bool {
 }
 
 // pick is the earliest probe of a pool that is due and has a worker; nil: there is none.
-func (s *state) pick(now time.Time, in pool) *due {
-	var best *due
+func (s *state) pick(now time.Time, in pool) *dueEntry {
+	var best *dueEntry
 	for l := range lanes {
 		e := s.queues[in][l].first(now)
 		if e != nil && s.free(in, l) && (best == nil || e.at.Before(best.at)) {

@@ -38,11 +38,11 @@ type podState struct {
 	containers map[string]*containerState
 	saved      record // as it lies on the disk, or is on its way there
 	saving     bool
-	queued     bool // for the disk
-	again      due  // in unconfirmed
+	queued     bool     // for the disk
+	again      dueEntry // in unconfirmed
 	// running counts the pod's runs in progress per pool; held are its probes that wait for the end of one of these.
 	running [pools]int
-	held    [pools][]*due
+	held    [pools][]*dueEntry
 }
 
 // containerState is the prober's state of one attempt of a container.
@@ -63,7 +63,7 @@ type probe struct {
 	kind      messages.ProbeKind
 	spec      *v1.Probe
 	pool      pool
-	due       due
+	due       dueEntry
 	lane      lane // of its run in progress
 	running   bool
 	ended     bool // ended: later results are ignored

@@ -43,7 +43,7 @@ type (
 	retryDue struct{}
 	// graceDue ends the grace period of a runtime that is away.
 	graceDue    struct{}
-	watchResult struct{ Seen }
+	watchResult struct{ Observation }
 	writeResult struct {
 		write write
 		node  *v1.Node
@@ -80,7 +80,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case imagesResult:
 		a.onImages(ctx, m)
 	case watchResult:
-		a.onSeen(ctx, m.Seen)
+		a.onSeen(ctx, m.Observation)
 	case writeResult:
 		a.onWrote(ctx, m)
 	case retryDue:
@@ -147,7 +147,7 @@ func (a *actor) await(ctx supervisors.Context, version uint64) {
 	}})
 }
 
-func (a *actor) onSeen(ctx supervisors.Context, s Seen) {
+func (a *actor) onSeen(ctx supervisors.Context, s Observation) {
 	a.await(ctx, s.Version)
 	if s.Err != nil {
 		s.Err = apiclient.Explained(s.Err, a.opts.Desired.Name)

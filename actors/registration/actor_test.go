@@ -125,7 +125,7 @@ func TestWhoAsksTooEarlyIsAnsweredLater(t *testing.T) {
 		t.Errorf("replies %v", w.Replies)
 	}
 	w.sees()
-	if !slices.ContainsFunc(w.Take(), func(m supervisortest.Sent) bool {
+	if !slices.ContainsFunc(w.Take(), func(m supervisortest.SentMessage) bool {
 		_, is := m.Msg.(messages.NodeObserved)
 		return is && m.To == messages.Pods
 	}) {
@@ -529,7 +529,7 @@ func TestANewNodeIsNewsWhoeverTellsOfIt(t *testing.T) {
 	w := newWorld(t, nil)
 	w.api.PrependReactor("create", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		_, node, err := clienttesting.ObjectReaction(w.api.Tracker())(a)
-		w.feed = Seen{Version: w.feed.Version + 1, Heard: w.feed.Heard + 1, Node: node.(*v1.Node)}
+		w.feed = Observation{Version: w.feed.Version + 1, Heard: w.feed.Heard + 1, Node: node.(*v1.Node)}
 		w.Send(messages.Registration, watchResult{w.feed})
 		return true, node, err
 	})

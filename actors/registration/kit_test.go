@@ -35,7 +35,7 @@ type world struct {
 	state      *State
 	life       *life
 
-	feed Seen // what the watch says next
+	feed Observation // what the watch says next
 }
 
 type images []*runtimeapi.Image
@@ -77,8 +77,8 @@ func (w *world) ListImages(ctx context.Context, f *runtimeapi.ImageFilter) ([]*r
 	return w.images.ListImages(ctx, f)
 }
 
-func desired() Desired {
-	return Desired{Name: "node", Register: true, Labels: map[string]string{"rack": "7"}, AttachDetach: true,
+func desired() NodeConfig {
+	return NodeConfig{Name: "node", Register: true, Labels: map[string]string{"rack": "7"}, AttachDetach: true,
 		KubeletVersion: "v1.36.3+playlet-x", MaxImages: 50}
 }
 

@@ -45,8 +45,8 @@ func HostPlaces(rootDir string) Places {
 
 // Reader reads the machine for the whole process, so that all parts use the same figures. Safe for concurrent use.
 type Reader struct {
-	files *overdue.Reading[Machine]
-	disk  *overdue.Reading[int64]
+	files *overdue.Reader[Machine]
+	disk  *overdue.Reader[int64]
 
 	mu   sync.Mutex
 	last Machine

@@ -23,7 +23,7 @@ const (
 )
 
 // initial returns the Node to create, without its status.
-func (w Desired) initial() *v1.Node {
+func (w NodeConfig) initial() *v1.Node {
 	node := &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: w.Name, Annotations: map[string]string{}, Labels: map[string]string{
 			v1.LabelHostname: w.Name, v1.LabelOSStable: runtime.GOOS, v1.LabelArchStable: runtime.GOARCH,
@@ -47,7 +47,7 @@ func (w Desired) initial() *v1.Node {
 }
 
 // annotateIPs sets or removes annotationNodeIP.
-func (w Desired) annotateIPs(node *v1.Node) {
+func (w NodeConfig) annotateIPs(node *v1.Node) {
 	if !w.ExternalCloud || len(w.NodeIPs) == 0 {
 		delete(node.Annotations, annotationNodeIP)
 		return
@@ -72,7 +72,7 @@ var reconciledLabels = []string{
 
 // reconciled returns the Node with the agent's own metadata, and does not change was. first means that the agent observes this
 // Node for the first time. Later only the metadata that schedulers need is restored, as with the kubelet.
-func (w Desired) reconciled(was *v1.Node, first bool) *v1.Node {
+func (w NodeConfig) reconciled(was *v1.Node, first bool) *v1.Node {
 	node := was.DeepCopy()
 	if node.Labels == nil {
 		node.Labels = map[string]string{}
@@ -126,7 +126,7 @@ func hostIPs(node *v1.Node) []string {
 }
 
 // addresses returns the Node's addresses. Addresses set by a cloud controller manager stay.
-func (w Desired) addresses(was []v1.NodeAddress, ips []netip.Addr) []v1.NodeAddress {
+func (w NodeConfig) addresses(was []v1.NodeAddress, ips []netip.Addr) []v1.NodeAddress {
 	host := v1.NodeAddress{Type: v1.NodeHostName, Address: w.Name}
 	switch {
 	case w.ExternalCloud && len(was) > 0:

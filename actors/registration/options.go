@@ -25,7 +25,7 @@ type Options struct {
 	// State receives a snapshot after each change; nil for none.
 	State *State
 	// Desired is the configuration of the Node.
-	Desired Desired
+	Desired NodeConfig
 	// Sizes are the reservations of the configuration.
 	Sizes Sizes
 	// Machine reads the machine, outside the mailbox. It may be slow; ctx bounds it. Along with an error it returns the known
@@ -49,8 +49,8 @@ type Options struct {
 	Random func() float64
 }
 
-// Desired is the configuration of the Node object.
-type Desired struct {
+// NodeConfig is the configuration of the Node object.
+type NodeConfig struct {
 	// Name is the name and the host name of the node.
 	Name string
 	// Register creates a missing Node (registerNode).

@@ -15,7 +15,7 @@ import (
 
 // nodeState is the pure core: it holds the facts and decides the next write. It has no clock and does no I/O.
 type nodeState struct {
-	desired  Desired
+	desired  NodeConfig
 	sizes    Sizes
 	began    time.Time // of the process
 	interval time.Duration
@@ -121,7 +121,7 @@ func (b *nodeState) due(now time.Time) bool {
 }
 
 // observe records the watch's observation, and reports whether the Node changed.
-func (b *nodeState) observe(s Seen) bool {
+func (b *nodeState) observe(s Observation) bool {
 	b.watching = ""
 	if s.Err != nil {
 		b.watching = s.Err.Error()

@@ -30,7 +30,7 @@ func TestAnOlderWordIsNoNews(t *testing.T) {
 func TestTheWatchLagsBehindAnAnswer(t *testing.T) {
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	heard := uint64(0)
-	saw := func(version string) Seen { heard++; return Seen{Heard: heard, Node: at("u", version)} }
+	saw := func(version string) Observation { heard++; return Observation{Heard: heard, Node: at("u", version)} }
 	failed := saw("90")
 	failed.Err = errors.New("away")
 	for name, c := range map[string]struct {
@@ -48,7 +48,7 @@ func TestTheWatchLagsBehindAnAnswer(t *testing.T) {
 		}, "120"},
 	} {
 		b := nodeState{random: func() float64 { return 0.5 }, interval: time.Minute}
-		b.observe(Seen{Heard: 1000, Node: at("u", "80")})
+		b.observe(Observation{Heard: 1000, Node: at("u", "80")})
 		b.done(write{status: true, base: b.node}, at("u", "100"), noon)
 		c.how(&b)
 		if b.node.ResourceVersion != c.want {
@@ -60,14 +60,14 @@ func TestTheWatchLagsBehindAnAnswer(t *testing.T) {
 // A watch that broke before the Node existed does not remove a Node that was created meanwhile.
 func TestTheWatchHasNothingNewer(t *testing.T) {
 	b := nodeState{random: func() float64 { return 0.5 }, interval: time.Minute}
-	b.observe(Seen{Heard: 1})
+	b.observe(Observation{Heard: 1})
 	b.done(write{create: at("u", "")}, at("u", "100"), time.Time{})
 	for _, err := range []error{errors.New("away"), nil} {
-		if b.observe(Seen{Heard: 1, Err: err}) || b.node == nil {
+		if b.observe(Observation{Heard: 1, Err: err}) || b.node == nil {
 			t.Errorf("after %v the Node is gone", err)
 		}
 	}
-	if b.observe(Seen{Heard: 3}); b.node != nil {
+	if b.observe(Observation{Heard: 3}); b.node != nil {
 		t.Error("a Node that came and went is still there")
 	}
 }

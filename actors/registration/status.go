@@ -38,7 +38,7 @@ type facts struct {
 
 // compose returns the Node with its present status, and does not change was. Fields of others stay: volumes, resources added by
 // an operator, conditions of other writers, fields of newer versions of Kubernetes.
-func compose(w Desired, s Sizes, f facts, was *v1.Node, began, now time.Time) *v1.Node {
+func compose(w NodeConfig, s Sizes, f facts, was *v1.Node, began, now time.Time) *v1.Node {
 	node := was.DeepCopy()
 	st := &node.Status
 	st.Addresses = w.addresses(st.Addresses, f.addresses)

@@ -31,12 +31,12 @@ type Watch struct {
 	done   sync.WaitGroup
 
 	mu      sync.Mutex
-	now     Seen
+	now     Observation
 	changed chan struct{} // closed at the next change
 }
 
-// Seen is an observation of the watch.
-type Seen struct {
+// Observation is an observation of the watch.
+type Observation struct {
 	// Version grows with each change; it is 0 before the first.
 	Version uint64
 	// Heard grows with each list and change of the Node; it is 0 before the first answer. Node is nil if it does not exist.
@@ -54,7 +54,7 @@ func NewWatch(client kubernetes.Interface, name string, log *slog.Logger) *Watch
 }
 
 // Next waits for an observation newer than the version. If ctx ends first it returns the present one.
-func (w *Watch) Next(ctx context.Context, version uint64) Seen {
+func (w *Watch) Next(ctx context.Context, version uint64) Observation {
 	w.begin.Do(func() { w.done.Go(w.run) })
 	for {
 		w.mu.Lock()
@@ -78,7 +78,7 @@ func (w *Watch) Close() {
 	w.done.Wait()
 }
 
-func (w *Watch) note(change func(*Seen)) {
+func (w *Watch) note(change func(*Observation)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change(&w.now)
@@ -137,13 +137,13 @@ func (w *Watch) answered(err error) {
 	same := err == nil && w.now.Err == nil
 	w.mu.Unlock()
 	if !same && w.ctx.Err() == nil {
-		w.note(func(s *Seen) { s.Err = err })
+		w.note(func(s *Observation) { s.Err = err })
 	}
 }
 
 // store returns the store that the reflector fills.
 func (w *Watch) store() apiclient.Store {
-	has := func(node *v1.Node) { w.note(func(s *Seen) { s.Heard, s.Node = s.Heard+1, node }) }
+	has := func(node *v1.Node) { w.note(func(s *Observation) { s.Heard, s.Node = s.Heard+1, node }) }
 	return apiclient.Store{
 		Put:  func(node any) { has(node.(*v1.Node)) },
 		Drop: func(any) { has(nil) },

@@ -19,11 +19,11 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // until waits for a word of the watch.
-func until(t *testing.T, w *Watch, ok func(Seen) bool) Seen {
+func until(t *testing.T, w *Watch, ok func(Observation) bool) Observation {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // reached only when it hangs
 	defer cancel()
-	for s := (Seen{}); ; {
+	for s := (Observation{}); ; {
 		next := w.Next(ctx, s.Version)
 		if ok(next) {
 			return next
@@ -39,16 +39,16 @@ func TestTheWatch(t *testing.T) {
 	api := fake.NewClientset()
 	w := NewWatch(api, "node", slog.New(slog.DiscardHandler))
 	defer w.Close()
-	until(t, w, func(s Seen) bool { return s.Heard > 0 && s.Node == nil && s.Err == nil })
+	until(t, w, func(s Observation) bool { return s.Heard > 0 && s.Node == nil && s.Err == nil })
 	if _, err := api.CoreV1().Nodes().Create(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}},
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, w, func(s Seen) bool { return s.Node != nil && s.Node.Name == "node" })
+	until(t, w, func(s Observation) bool { return s.Node != nil && s.Node.Name == "node" })
 	if err := api.CoreV1().Nodes().Delete(t.Context(), "node", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, w, func(s Seen) bool { return s.Heard > 0 && s.Node == nil })
+	until(t, w, func(s Observation) bool { return s.Heard > 0 && s.Node == nil })
 	for _, a := range api.Actions() { // an agent may ask for no other
 		fields := ""
 		switch a := a.(type) {
@@ -76,14 +76,14 @@ func TestTheWatchBeginsAnew(t *testing.T) {
 	})
 	w := NewWatch(api, "node", slog.New(slog.DiscardHandler))
 	defer w.Close()
-	until(t, w, func(s Seen) bool { return s.Node != nil && s.Node.Labels["at"] == "first" })
+	until(t, w, func(s Observation) bool { return s.Node != nil && s.Node.Labels["at"] == "first" })
 	first := <-streams
 	if _, err := api.CoreV1().Nodes().Update(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node",
 		Labels: map[string]string{"at": "second"}}}, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	first.Error(&metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired})
-	until(t, w, func(s Seen) bool { return s.Node.Labels["at"] == "second" })
+	until(t, w, func(s Observation) bool { return s.Node.Labels["at"] == "second" })
 	second := <-streams
 	away := errors.New("the server is away")
 	failing := make(chan struct{})
@@ -96,11 +96,11 @@ func TestTheWatchBeginsAnew(t *testing.T) {
 		}
 	})
 	second.Stop()
-	if s := until(t, w, func(s Seen) bool { return s.Err != nil }); !errors.Is(s.Err, away) || s.Node == nil {
+	if s := until(t, w, func(s Observation) bool { return s.Err != nil }); !errors.Is(s.Err, away) || s.Node == nil {
 		t.Errorf("%+v", s)
 	}
 	close(failing)
-	until(t, w, func(s Seen) bool { return s.Err == nil && s.Node != nil })
+	until(t, w, func(s Observation) bool { return s.Err == nil && s.Node != nil })
 	<-streams
 }
 
@@ -115,6 +115,6 @@ func TestTheWatchOutlivesAPanic(t *testing.T) {
 	})
 	w := NewWatch(api, "node", slog.New(slog.DiscardHandler))
 	defer w.Close()
-	until(t, w, func(s Seen) bool { return s.Err != nil })
-	until(t, w, func(s Seen) bool { return s.Heard > 0 && s.Err == nil })
+	until(t, w, func(s Observation) bool { return s.Err != nil })
+	until(t, w, func(s Observation) bool { return s.Heard > 0 && s.Err == nil })
 }

@@ -39,7 +39,7 @@ type Options struct {
 	// Claims prepares the ResourceClaims of pods; nil: no pod has any.
 	Claims ClaimManager
 	// Pinning keeps containers on their CPUs; without CPUs they run on all.
-	Pinning Pinning
+	Pinning Pinner
 	// Operations is the process-wide table of work that outlives the actor.
 	Operations reconcile.Operations
 	// NodeName is the node in Events about the enforced values of the node's cgroups; empty: none are recorded.
@@ -73,7 +73,7 @@ func New(opts Options) supervisors.Constructor {
 		parts := parts{allocation{opts.Providers, opts.Alignment, opts.Operations}, newCPUSets(opts.Pinning, opts.Operations),
 			newClaims(opts.Claims, opts.Operations)}
 		if opts.Tree == nil {
-			return without{opts.Parent, parts}
+			return noCgroupActor{opts.Parent, parts}
 		}
 		a := &actor{nodeName: opts.NodeName, tree: opts.Tree, parts: parts}
 		a.pods = reconcile.New(reconcile.Options[*v1.Pod, string]{
@@ -116,8 +116,8 @@ type actor struct {
 }
 
 type (
-	reserveDue struct{}
-	reserved   struct{ err error }
+	reserveDue   struct{}
+	reservesMade struct{ err error }
 )
 
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
@@ -127,7 +127,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.parts.cpusets.start(ctx)
 	case reserveDue:
 		a.reserve(ctx)
-	case reserved:
+	case reservesMade:
 		a.onReserved(ctx, m.err)
 	case messages.EnsurePodCgroup:
 		a.pods.Ensure(ctx, m.UID, m.Pod)
@@ -203,7 +203,7 @@ func (a *actor) nodeReported(ctx supervisors.Context, r reconcile.Report[[]*v1.P
 func (a *actor) reserve(ctx supervisors.Context) {
 	if tree := a.tree; len(tree.Settings.Reservations) > 0 {
 		ctx.Do(supervisors.Work{Name: "enforce reservations", Timeout: timeout, Run: func(context.Context) any {
-			return reserved{tree.Reserve()}
+			return reservesMade{tree.Reserve()}
 		}})
 	}
 }
@@ -280,13 +280,13 @@ type inspection struct {
 
 func (a *actor) Inspect() any { return inspection{a.ready, a.reason, a.pods.Inspect()} }
 
-// without is the actor without cgroups per pod.
-type without struct {
+// noCgroupActor is the actor without cgroups per pod.
+type noCgroupActor struct {
 	parent func() string
 	parts  parts
 }
 
-func (a without) Receive(ctx supervisors.Context, msg any) {
+func (a noCgroupActor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
 		a.parts.cpusets.start(ctx)

@@ -28,7 +28,7 @@ type allocation struct {
 	ops       reconcile.Operations
 }
 
-type allocated struct {
+type allotment struct {
 	pod     *v1.Pod
 	answer  messages.ResourcesAllocated
 	pending bool // the result is not known yet
@@ -40,7 +40,7 @@ func (a allocation) receive(ctx supervisors.Context, msg any) bool {
 		a.allocate(ctx, m)
 	case messages.ResourcesHeld:
 		a.retain(m.Holding)
-	case allocated:
+	case allotment:
 		if !m.pending { // otherwise pods asks again, and joins
 			ctx.Tell(messages.Pods, m.answer)
 		}
@@ -66,12 +66,12 @@ func (a allocation) allocate(ctx supervisors.Context, m messages.AllocateResourc
 	}
 	ctx.Do(supervisors.Work{Name: "allocate resources", Timeout: timeout, Pod: m.UID, Run: func(ctx context.Context) any {
 		// A pod that was withdrawn and listed again is another object: its resources may have been released in between.
-		same := func(other allocated) bool { return other.pod == m.Pod }
-		done, err := reconcile.Join(ctx, a.ops, "allocation/"+m.UID, allocateTimeout, same, func(ctx context.Context) allocated {
-			return allocated{pod: m.Pod, answer: a.give(ctx, m)}
+		same := func(other allotment) bool { return other.pod == m.Pod }
+		done, err := reconcile.Join(ctx, a.ops, "allocation/"+m.UID, allocateTimeout, same, func(ctx context.Context) allotment {
+			return allotment{pod: m.Pod, answer: a.give(ctx, m)}
 		})
 		if err != nil {
-			return allocated{pod: m.Pod, pending: true}
+			return allotment{pod: m.Pod, pending: true}
 		}
 		return done
 	}})

@@ -18,8 +18,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Pinning keeps the running containers on their CPUs, while the shared pool changes, and on their NUMA nodes.
-type Pinning struct {
+// Pinner keeps the running containers on their CPUs, while the shared pool changes, and on their NUMA nodes.
+type Pinner struct {
 	CPUs    *cpus.Manager
 	Memory  *numamemory.Manager // nil: containers use all NUMA nodes
 	Board   *board.Board
@@ -38,7 +38,7 @@ const updates = 4
 // cpusets are the CPUs and NUMA nodes of running containers, by the pod's UID and the container's ID. A container is created with
 // them. It gets them once more when it is first seen here, because the pool may have changed before its start.
 type cpusets struct {
-	Pinning
+	Pinner
 	sets    *reconcile.Reconciler[cpuset, struct{}]
 	refused map[string]string // running pods that stay on the shared CPUs: the logged reason, by UID
 }
@@ -48,17 +48,17 @@ type cpuset struct{ cpus, mems string }
 
 type cpusetsDue struct{}
 
-// adopted reports that running pods were given CPUs, as far as there are any.
-type adopted struct {
+// adoptionResult reports that running pods were given CPUs, as far as there are any.
+type adoptionResult struct {
 	refused map[string]string // the reason, by the pod's UID
 }
 
 // newCPUSets returns nil if no container has CPUs to itself or memory from chosen NUMA nodes.
-func newCPUSets(p Pinning, ops reconcile.Operations) *cpusets {
+func newCPUSets(p Pinner, ops reconcile.Operations) *cpusets {
 	if p.CPUs == nil || !p.CPUs.Static() && !p.Memory.Static() {
 		return nil
 	}
-	return &cpusets{Pinning: p, sets: reconcile.New(reconcile.Options[cpuset, struct{}]{
+	return &cpusets{Pinner: p, sets: reconcile.New(reconcile.Options[cpuset, struct{}]{
 		Name: "cpuset", Driver: cpusetDriver{p.Runtime}, Report: func(supervisors.Context, reconcile.Report[cpuset, struct{}]) {},
 		Pod:        func(key string) string { uid, _, _ := strings.Cut(key, "/"); return uid },
 		Operations: ops, Prefix: "cpusets/", OperationTimeout: operationTimeout,
@@ -75,7 +75,7 @@ func (c *cpusets) receive(ctx supervisors.Context, msg any) bool {
 	switch m := msg.(type) {
 	case cpusetsDue:
 		c.start(ctx)
-	case adopted:
+	case adoptionResult:
 		for uid, reason := range m.refused {
 			if c.refused[uid] != reason {
 				ctx.Log().Warn("a running pod that requests exclusive CPUs or memory has none", "podUID", uid,
@@ -100,7 +100,7 @@ func (c *cpusets) adopt(ctx supervisors.Context, holding map[string]string) {
 	var pods []*v1.Pod
 	for _, p := range c.Board.Now().Pods {
 		if _, holds := holding[string(p.Pod.UID)]; holds && len(running(p.Status)) > 0 &&
-			slices.ContainsFunc(c.pinned(), func(l lacking) bool { return l.Lacks(p.Pod) }) {
+			slices.ContainsFunc(c.pinned(), func(l lackReporter) bool { return l.Lacks(p.Pod) }) {
 			pods = append(pods, p.Pod)
 		}
 	}
@@ -108,7 +108,7 @@ func (c *cpusets) adopt(ctx supervisors.Context, holding map[string]string) {
 		return
 	}
 	ctx.Do(supervisors.Work{Name: "allocate CPUs of running pods", Timeout: allocateTimeout, Run: func(ctx context.Context) any {
-		done := adopted{map[string]string{}}
+		done := adoptionResult{map[string]string{}}
 		for _, p := range pods {
 			for _, from := range c.pinned() {
 				if !from.Lacks(p) {
@@ -124,18 +124,18 @@ func (c *cpusets) adopt(ctx supervisors.Context, holding map[string]string) {
 	}})
 }
 
-// lacking is a provider that can allocate resources to running containers.
-type lacking interface {
+// lackReporter is a provider that can allocate resources to running containers.
+type lackReporter interface {
 	Provider
 	// Lacks reports whether the pod asks for some and has none. It does not block.
 	Lacks(pod *v1.Pod) bool
 }
 
-func (c *cpusets) pinned() []lacking {
+func (c *cpusets) pinned() []lackReporter {
 	if c.Memory == nil {
-		return []lacking{c.CPUs}
+		return []lackReporter{c.CPUs}
 	}
-	return []lacking{c.CPUs, c.Memory}
+	return []lackReporter{c.CPUs, c.Memory}
 }
 
 // start gives all running containers their CPUs, now and once each period.

@@ -59,7 +59,7 @@ func pinning(t *testing.T) (*supervisortest.Kit, *cpus.Manager, *board.Board, *u
 	t.Cleanup(m.Close)
 	b, u := board.New(), &updater{}
 	k := supervisortest.New(t, messages.Resources, New(Options{Providers: []Provider{m}, Operations: cri.NewOperations(),
-		Pinning: Pinning{CPUs: m, Board: b, Runtime: u, Period: 10 * time.Second}})("resources"))
+		Pinning: Pinner{CPUs: m, Board: b, Runtime: u, Period: 10 * time.Second}})("resources"))
 	return k, m, b, u, func(about string, want ...string) {
 		t.Helper()
 		k.RunWork()

@@ -4,7 +4,7 @@
 // things trigger a reading: a pod's request (ReadPod), an event of the CRI that hints at one pod, and the audit. The audit lists
 // everything and finds pods that differ from their last reported facts. If the runtime has events, the audit is slow and only
 // repairs missed ones; otherwise it runs every second. Each pod has one reading at a time, and facts that cannot have changed
-// are not read again; the facts that the pod's own actors read at a start count as read (facts.Started).
+// are not read again; the facts that the pod's own actors read at a start count as read (facts.StartFacts).
 //
 // It also collects garbage: dead containers and sandboxes beyond the configured limits, and log folders of pods that are gone.
 // It never touches objects that no kubelet made.
@@ -158,7 +158,7 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 		a.pump(ctx)
 	case auditResult:
 		a.auditEnded(ctx, m)
-	case happened:
+	case eventsReceived:
 		a.hinted(ctx, m)
 	case waitDue:
 		a.wait(ctx)

@@ -90,7 +90,7 @@ func TestEverythingIsReportedAgain(t *testing.T) {
 	r.Outbox = again
 	r.expect("told", r.sent(), "u[10.0.0.1,a0=running] not-there-yet[] ready audit(u)")
 	r.expect("calls", f.took(), "sandboxes containers sandboxes containers") // the audit's and the collector's
-	again = slices.DeleteFunc(again, func(m supervisortest.Sent) bool { return m.To == messages.Logs })
+	again = slices.DeleteFunc(again, func(m supervisortest.SentMessage) bool { return m.To == messages.Logs })
 	if got := again[0].Msg.(messages.PodObserved).Facts.ReadAt; r.Now().Sub(got) > time.Second {
 		t.Errorf("as of %s, at %s", got, r.Now())
 	}
@@ -243,7 +243,7 @@ func TestInspection(t *testing.T) {
 	a = New(Options{CRI: f, Operations: cri.NewOperations()})("runtime")
 	k := supervisortest.New(t, messages.Runtime, a)
 	k.RunWork()
-	in := a.(supervisors.Inspectable).Inspect().(Inspection)
+	in := a.(supervisors.Inspector).Inspect().(Inspection)
 	if in.Phase != "connected" || in.Pods != 1 || in.ToRead != 0 || in.Reading != 0 || !in.Runtime.Ready {
 		t.Errorf("%+v", in)
 	}

@@ -33,7 +33,7 @@ type (
 	auditResult struct {
 		sequence uint64
 		readAt   time.Time
-		pods     map[string]*readqueue.Listed
+		pods     map[string]*readqueue.PodListing
 		only     map[string]bool // the listed UIDs; nil: all
 		starting map[string]bool // UIDs with start operations in flight: their listing may be incomplete
 		err      error
@@ -80,7 +80,7 @@ func (a *actor) auditAfter(ctx supervisors.Context, d time.Duration) {
 // auditAll lists sandboxes and containers. It watches for starts from before the first list until after the second. The listing
 // of every other pod is therefore complete, even if its sandbox was made between the two.
 func (a *actor) auditAll(ctx context.Context, uids []string, sequence uint64, readAt time.Time) auditResult {
-	m := auditResult{sequence: sequence, readAt: readAt, pods: map[string]*readqueue.Listed{}, starting: map[string]bool{}}
+	m := auditResult{sequence: sequence, readAt: readAt, pods: map[string]*readqueue.PodListing{}, starting: map[string]bool{}}
 	startedMeanwhile := a.opts.Operations.Watch()
 	all, only, err := a.listAll(ctx, uids)
 	for _, key := range startedMeanwhile() {
@@ -94,7 +94,7 @@ func (a *actor) auditAll(ctx context.Context, uids []string, sequence uint64, re
 	}
 	m.only = only
 	for uid, l := range all.ByPod() {
-		m.pods[uid] = &readqueue.Listed{Listing: l, Sig: signature(l), ReadAt: readAt}
+		m.pods[uid] = &readqueue.PodListing{Listing: l, Sig: signature(l), ReadAt: readAt}
 	}
 	return m
 }
@@ -187,12 +187,12 @@ func (a *actor) auditEnded(ctx supervisors.Context, m auditResult) {
 }
 
 // part returns the listing of a pod; nil if it is unknown or may be incomplete.
-func (m auditResult) part(uid string) *readqueue.Listed {
+func (m auditResult) part(uid string) *readqueue.PodListing {
 	switch l := m.pods[uid]; {
 	case m.err != nil || m.starting[uid] || m.only != nil && !m.only[uid]:
 		return nil
 	case l == nil:
-		return &readqueue.Listed{ReadAt: m.readAt}
+		return &readqueue.PodListing{ReadAt: m.readAt}
 	default:
 		return l
 	}

@@ -57,8 +57,8 @@ type removal struct {
 // deadContainer is a container to remove. log is relative to the folder of all logs; empty: the log stays.
 type deadContainer struct{ id, sandbox, log string }
 
-// holding is the existing state: the CRI's lists, and the names of the pods' log folders.
-type holding struct {
+// existingState is the existing state: the CRI's lists, and the names of the pods' log folders.
+type existingState struct {
 	facts.Listing
 	logs []string
 }
@@ -66,7 +66,7 @@ type holding struct {
 // choose returns the removals. It is pure. A pod that is gone loses all dead objects; another loses dead instances beyond the
 // limits and empty sandboxes other than the newest. Running or starting objects, and objects without a pod's labels, are never
 // chosen.
-func choose(p Policy, now time.Time, h holding, w desiredPods) []removal {
+func choose(p Policy, now time.Time, h existingState, w desiredPods) []removal {
 	byPod := h.ByPod()
 	out := map[string]*removal{}
 	of := func(uid string) *removal {
@@ -246,7 +246,7 @@ func logFolderUID(name string) (string, bool) {
 	return parts[2], true
 }
 
-func sorted(out map[string]*removal, h holding) []removal {
+func sorted(out map[string]*removal, h existingState) []removal {
 	created := map[string]int64{}
 	for _, c := range h.Containers {
 		created[c.GetId()] = c.GetCreatedAt()

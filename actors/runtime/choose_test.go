@@ -38,8 +38,8 @@ func TestChoose_ClockSetBack(t *testing.T) {
 // parse reads holdings written as words. "u/s1-" is sandbox s1 of pod u, attempt 1, not ready ("+": ready). "u/s1/web3x" is
 // attempt 3 of container web in it, exited ("r": running, "c": created, "?": unknown). "_u" is the log folder of u. An ID is the
 // word without its last letter; newer objects come later.
-func parse(text string) holding {
-	var h holding
+func parse(text string) existingState {
+	var h existingState
 	for i, word := range strings.Fields(text) {
 		if uid, ok := strings.CutPrefix(word, "_"); ok {
 			h.logs = append(h.logs, "ns_name_"+uid)
@@ -155,7 +155,7 @@ func TestChoose(t *testing.T) {
 }
 
 func TestForeignIsNeverChosen(t *testing.T) {
-	h := holding{logs: []string{"lost+found", "a_b", "a_b_c_d", "__", "ns_name_", "u"}}
+	h := existingState{logs: []string{"lost+found", "a_b", "a_b_c_d", "__", "ns_name_", "u"}}
 	h.Sandboxes = append(h.Sandboxes,
 		&runtimeapi.PodSandbox{Id: "foreign", Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u"},
 			State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY})
@@ -198,7 +198,7 @@ func TestChooseKeepsItsPromises(t *testing.T) {
 	})
 }
 
-func checkChoice(t *rapid.T, p Policy, h holding, w desiredPods, rs []removal) {
+func checkChoice(t *rapid.T, p Policy, h existingState, w desiredPods, rs []removal) {
 	chosen := map[string]bool{}
 	for _, r := range rs {
 		if w.spared(r.uid) {
@@ -230,7 +230,7 @@ func checkChoice(t *rapid.T, p Policy, h holding, w desiredPods, rs []removal) {
 	}
 }
 
-func byUID(h holding, uid string) []*runtimeapi.Container {
+func byUID(h existingState, uid string) []*runtimeapi.Container {
 	return slices.Collect(func(yield func(*runtimeapi.Container) bool) {
 		for _, c := range h.Containers {
 			if c.Labels[cri.LabelPodUID] == uid && !yield(c) {

@@ -42,7 +42,7 @@ type collector struct {
 type (
 	collectDue   struct{}
 	surveyResult struct {
-		holding holding
+		holding existingState
 		err     error
 	}
 	removalEnded struct {
@@ -111,7 +111,7 @@ func (a *actor) survey(ctx supervisors.Context) {
 			uid, ok := logFolderUID(name)
 			return ok && a.opts.Foreign(uid)
 		})
-		return surveyResult{holding{all, logs}, err}
+		return surveyResult{existingState{all, logs}, err}
 	}})
 }
 

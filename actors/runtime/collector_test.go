@@ -63,7 +63,7 @@ func TestCollectorKeepsWhatItCannotRemove(t *testing.T) {
 	f.fail("rm", errors.New("busy"))
 	r.Send("pods", messages.KeepContainers{Heard: true})
 	r.work()
-	recorded := slices.ContainsFunc(r.Take(), func(m supervisortest.Sent) bool {
+	recorded := slices.ContainsFunc(r.Take(), func(m supervisortest.SentMessage) bool {
 		e, ok := m.Msg.(messages.RecordEvent)
 		return ok && e.Reason == messages.EventContainerGCFailed && e.Object.Kind == "Node" && e.Object.Name == "n" && e.Message == "busy"
 	})

@@ -178,8 +178,8 @@ type watch struct {
 }
 
 type (
-	happened struct{ batch Batch }
-	waitDue  struct{}
+	eventsReceived struct{ batch Batch }
+	waitDue        struct{}
 )
 
 // waitTimeout ends a wait without events; the next one follows.
@@ -204,14 +204,14 @@ func (a *actor) wait(ctx supervisors.Context) {
 	}
 	a.watch.waiting = true
 	ctx.Do(supervisors.Work{Name: "GetContainerEvents", Timeout: waitTimeout, Run: func(ctx context.Context) any {
-		m := happened{a.opts.Events.Wait(ctx)}
+		m := eventsReceived{a.opts.Events.Wait(ctx)}
 		supervisors.Awaited(ctx)
 		return m
 	}})
 }
 
 // hinted queues readings of the pods with events.
-func (a *actor) hinted(ctx supervisors.Context, m happened) {
+func (a *actor) hinted(ctx supervisors.Context, m eventsReceived) {
 	a.watch.waiting = false
 	for _, uid := range m.batch.Pods {
 		a.queue.Ask(uid)

@@ -27,7 +27,7 @@ func TestEventsAreHints(t *testing.T) {
 			t.Fatalf("work: %+v", r.Work)
 		}
 		r.Work = nil
-		r.Send(messages.Runtime, happened{b})
+		r.Send(messages.Runtime, eventsReceived{b})
 		r.work()
 	}
 	happens(Batch{Opened: true})
@@ -71,7 +71,7 @@ func TestRuntimeWithoutEventsIsPolled(t *testing.T) {
 	defer e.Close()
 	r := settledRig(t, f, func(o *Options) { o.Events = e })
 	r.Work = nil
-	r.Send(messages.Runtime, happened{Batch{Opened: true, Ended: &cri.PermanentError{CallError: &cri.CallError{
+	r.Send(messages.Runtime, eventsReceived{Batch{Opened: true, Ended: &cri.PermanentError{CallError: &cri.CallError{
 		Call: "GetContainerEvents", Answered: true, Err: status.Error(codes.Unimplemented, "unknown method"),
 	}}}})
 	r.work()

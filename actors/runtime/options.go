@@ -36,7 +36,7 @@ type Options struct {
 	// "<uid>/start/"; removals by the collector have "<uid>/remove/<id>".
 	Operations *cri.Operations
 	// Started has the facts that starts have read; nil: none.
-	Started *facts.Started
+	Started *facts.StartFacts
 	// Events is the process's subscription; nil: no events are used.
 	Events *Events
 	// State receives the actor's published state; nil: nothing is published.

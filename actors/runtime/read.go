@@ -27,14 +27,14 @@ type podRead struct {
 // readPod reads one pod. It makes two lists, unless an audit made them, and reads the status of objects that can have changed
 // since was, the previous facts. An exited container is final, a running one can change only its state, a ready sandbox keeps
 // its addresses, and one that is not ready has none.
-func readPod(ctx context.Context, c CRI, uid string, readAt time.Time, from *readqueue.Listed,
+func readPod(ctx context.Context, c CRI, uid string, readAt time.Time, from *readqueue.PodListing,
 	was messages.PodFacts) (podRead, error) {
 	if from == nil {
 		l, err := listPod(ctx, c, uid)
 		if err != nil {
 			return podRead{}, err
 		}
-		from = &readqueue.Listed{Listing: l, Sig: signature(l), ReadAt: readAt}
+		from = &readqueue.PodListing{Listing: l, Sig: signature(l), ReadAt: readAt}
 	}
 	light, odd := from.Light(uid, from.ReadAt)
 	out := podRead{facts: light, sig: from.Sig, odd: odd}

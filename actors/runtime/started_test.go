@@ -30,7 +30,7 @@ func TestStartsAreAuditedSoon(t *testing.T) {
 		return n
 	}
 	for range 3 {
-		r.Send(r.Self(), happened{Batch{Expected: true}})
+		r.Send(r.Self(), eventsReceived{Batch{Expected: true}})
 		if n := audits(3 * time.Second); n > 0 {
 			t.Fatalf("%d audits before the time", n)
 		}
@@ -51,7 +51,7 @@ func TestStartsDuringAnAudit(t *testing.T) {
 	})
 	r.Send(messages.Pods, messages.GetAudit{})
 	for range 3 {
-		r.Send(r.Self(), happened{Batch{Expected: true}})
+		r.Send(r.Self(), eventsReceived{Batch{Expected: true}})
 		r.Advance(3 * time.Second)
 	}
 	r.work() // it ends 9 s after the first start
@@ -79,7 +79,7 @@ func TestAStartThatOutlastsAnAudit(t *testing.T) {
 	})
 	release := r.hold("u/start/a")
 	f.pod("u", "a0r")
-	r.Send(r.Self(), happened{Batch{Expected: true}})
+	r.Send(r.Self(), eventsReceived{Batch{Expected: true}})
 	r.Advance(10 * time.Second)
 	r.work()
 	release()
@@ -101,7 +101,7 @@ func TestAnAuditThatFailsAfterAStart(t *testing.T) {
 	})
 	f.pod("u", "a0r")
 	f.fail("containers", errors.New("too busy"))
-	r.Send(r.Self(), happened{Batch{Expected: true}})
+	r.Send(r.Self(), eventsReceived{Batch{Expected: true}})
 	r.Advance(10 * time.Second)
 	r.work()
 	f.fail("containers", nil)
@@ -125,7 +125,7 @@ func TestAStartIsAnEvent(t *testing.T) {
 
 // The facts that a start has read are not read again, unless the lists contradict them.
 func TestReadPod_FactsOfStarts(t *testing.T) {
-	f, started := newFake(), &facts.Started{}
+	f, started := newFake(), &facts.StartFacts{}
 	r := settledRig(t, f, func(o *Options) { o.Started = started })
 	f.pod("u", "a0r", "b0r")
 	add := func(id string, state messages.ContainerState) {
@@ -153,7 +153,7 @@ func TestReadPod_FactsOfStarts(t *testing.T) {
 
 // A fact of a sandbox without addresses, or of one that the lists show as stopped, does not count.
 func TestReadPod_UnfinishedSandbox(t *testing.T) {
-	f, started := newFake(), &facts.Started{}
+	f, started := newFake(), &facts.StartFacts{}
 	r := settledRig(t, f, func(o *Options) { o.Started = started })
 	f.pod("u", "a0r")
 	started.AddSandbox("u", messages.SandboxFact{ID: "u/s0", Ready: true})

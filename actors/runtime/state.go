@@ -133,7 +133,7 @@ type Inspection struct {
 	PodCIDR string `json:"podCIDR,omitempty"`
 }
 
-// Inspect implements supervisors.Inspectable.
+// Inspect implements supervisors.Inspector.
 func (a *actor) Inspect() any {
 	toRead, reading, _ := a.queue.Counts()
 	return Inspection{

@@ -82,7 +82,7 @@ func (f *fakeTree) VitalsOf(a messages.Address) (supervisors.Vitals, bool) {
 	if q, ok := f.Quarantined()[a]; ok {
 		v.State, v.Until, v.Failure = supervisors.Quarantined, q.Until, &supervisors.Failure{Reason: q.Reason}
 	} else if f.hangs {
-		v.Handling, v.Waiting = &supervisors.Handling{Message: "GetDesired", From: "pods/u1", Began: time.Now().Add(-time.Hour)}, 3
+		v.Handling, v.Waiting = &supervisors.HandledMessage{Message: "GetDesired", From: "pods/u1", Began: time.Now().Add(-time.Hour)}, 3
 	}
 	return v, v.Kind != "" || v.State == supervisors.Quarantined
 }

@@ -83,7 +83,7 @@ type Config struct {
 	// History is admin.Config's.
 	History func(uid string) []history.Series
 	// Registered is admin.Config's.
-	Registered func() api.Registered
+	Registered func() api.Registration
 	// RootDir is the agent's --root-dir, for display.
 	RootDir string
 	// Args are the agent's flags, for display.

@@ -96,7 +96,7 @@ type Inspection struct {
 	Streams   int        `json:"streams"`            // open: commands, attached clients, forwarded ports
 }
 
-// Inspect implements supervisors.Inspectable.
+// Inspect implements supervisors.Inspector.
 func (a *actor) Inspect() any {
 	logs, streams := a.listeners.streams()
 	return Inspection{Listeners: a.listeners.State(), Failures: a.failures, Logs: logs, Streams: streams}

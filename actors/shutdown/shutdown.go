@@ -77,7 +77,7 @@ type actor struct {
 }
 
 type (
-	observed struct {
+	lockObserved struct {
 		underway bool
 		err      error
 	}
@@ -89,8 +89,8 @@ type (
 		staged     []string // folders of the ended pods' volumes that are not unstaged
 	}
 	statusesWritten struct{ generation int }
-	// done is the end of work that nothing waits for.
-	done struct {
+	// workDone is the end of work that nothing waits for.
+	workDone struct {
 		trouble string // the last logged error
 		err     error
 	}
@@ -104,7 +104,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		ctx.After(reportEvery, reportDue{})
 	case awaitDue:
 		a.await(ctx)
-	case observed:
+	case lockObserved:
 		a.onObserved(ctx, m)
 	case reportDue:
 		ctx.After(reportEvery, reportDue{})
@@ -129,7 +129,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		if m.generation == a.generation {
 			a.release(ctx)
 		}
-	case done:
+	case workDone:
 		if m.err != nil {
 			ctx.Log().Warn(m.trouble, "error", m.err)
 		}
@@ -144,11 +144,11 @@ func (a *actor) await(ctx supervisors.Context) {
 	ctx.Do(supervisors.Work{Name: "await a shutdown of the machine", Timeout: awaitLimit, Routine: true,
 		Run: func(ctx context.Context) any {
 			underway, err := inhibitor.Await(ctx, was)
-			return observed{underway, err}
+			return lockObserved{underway, err}
 		}})
 }
 
-func (a *actor) onObserved(ctx supervisors.Context, m observed) {
+func (a *actor) onObserved(ctx supervisors.Context, m lockObserved) {
 	if short, is := errors.AsType[ShortDelay](m.err); is {
 		ctx.Log().Warn("a shutdown of the machine may not wait long enough for pods", "reason", short)
 		a.opts.State.store("a shutdown of the machine may not wait long enough for pods: " + short.Error())
@@ -292,7 +292,7 @@ func (a *actor) release(ctx supervisors.Context) {
 	ctx.Log().Info("the machine's shutdown continues")
 	release := a.opts.Inhibitor.Release
 	ctx.Do(supervisors.Work{Name: "let the shutdown go on", Timeout: reportEvery, Run: func(context.Context) any {
-		return done{"could not let the machine's shutdown go on", release()}
+		return workDone{"could not let the machine's shutdown go on", release()}
 	}})
 }
 

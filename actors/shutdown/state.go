@@ -69,7 +69,7 @@ func seconds(at time.Time) float64 {
 func (a *actor) keepTimes(ctx supervisors.Context, began, ended time.Time) {
 	path, within := a.opts.StatePath, total(a.opts.Groups)
 	ctx.Do(supervisors.Work{Name: "keep the times of the shutdown", Timeout: stateTimeout, Run: func(context.Context) any {
-		return done{"the times of the machine's shutdown are not kept whole", keep(path, began, ended, within)}
+		return workDone{"the times of the machine's shutdown are not kept whole", keep(path, began, ended, within)}
 	}})
 }
 

@@ -18,7 +18,7 @@ func TestPodsStartedAnewIsReportedByEverySource(t *testing.T) {
 		t.Fatalf("told %v at the start; the sources send their lists themselves", sent)
 	}
 	k.Send(messages.Node, messages.ServiceStarted{Service: messages.Pods})
-	want := []supervisortest.Sent{{To: messages.File, Msg: messages.ResendDesired{}},
+	want := []supervisortest.SentMessage{{To: messages.File, Msg: messages.ResendDesired{}},
 		{To: "sources/url", Msg: messages.ResendDesired{}}}
 	got := k.Take()
 	if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] {

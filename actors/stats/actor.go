@@ -202,7 +202,7 @@ type Inspection struct {
 	Failed   []string `json:"failed,omitempty"` // pods with missing figures, and the reason
 }
 
-// Inspect implements supervisors.Inspectable.
+// Inspect implements supervisors.Inspector.
 func (a *actor) Inspect() any {
 	out := Inspection{Waiting: len(a.queue)}
 	for uid := range a.walking {

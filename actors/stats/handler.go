@@ -111,7 +111,7 @@ func serve(w http.ResponseWriter, r *http.Request, gatherer prometheus.Gatherer)
 			packers.Put(packer) // the pool does not retain the writer
 		}()
 		w.Header().Set("Content-Encoding", "gzip")
-		to = packed{w, packer}
+		to = compressedWriter{w, packer}
 	}
 	promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, DisableCompression: true}).
 		ServeHTTP(to, r)
@@ -134,11 +134,11 @@ var packers = sync.Pool{New: func() any {
 	return packer
 }}
 
-// packed is an answer that is compressed as it is written.
-type packed struct {
+// compressedWriter is an answer that is compressed as it is written.
+type compressedWriter struct {
 	http.ResponseWriter
 	to io.Writer
 }
 
 // Write implements http.ResponseWriter.
-func (p packed) Write(b []byte) (int, error) { return p.to.Write(b) }
+func (p compressedWriter) Write(b []byte) (int, error) { return p.to.Write(b) }

@@ -14,7 +14,7 @@ const leastAge = time.Second
 // part is one kind of figures. It is read on request if the last reading is too old; concurrent requests share a reading. Safe
 // for concurrent use.
 type part[T any] struct {
-	reading *overdue.Reading[T]
+	reading *overdue.Reader[T]
 	now     func() time.Time
 
 	mu   sync.Mutex

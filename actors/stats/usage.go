@@ -165,8 +165,8 @@ type usageBoard struct {
 type podWalk struct {
 	ctx     context.Context // ends with the pod
 	cancel  context.CancelFunc
-	files   *overdue.Reading[struct{}]         // walks, and publishes the figures itself
-	claims  *overdue.Reading[map[string]space] // asks CSI drivers
+	files   *overdue.Reader[struct{}]         // walks, and publishes the figures itself
+	claims  *overdue.Reader[map[string]space] // asks CSI drivers
 	running atomic.Bool
 
 	namespace string

@@ -51,7 +51,7 @@ type podWriter struct {
 
 	cached *cachedObject
 
-	sent *sending // the last status that was written
+	sent *statusWrite // the last status that was written
 
 	deleteAfter time.Time // the earliest time of another deletion
 	deletions   int
@@ -77,8 +77,8 @@ type cachedObject struct {
 	at   time.Time
 }
 
-// sending is one written status, and the status that the API server made of it.
-type sending struct {
+// statusWrite is one written status, and the status that the API server made of it.
+type statusWrite struct {
 	uid           types.UID
 	from, to, got *v1.PodStatus
 }

@@ -151,7 +151,7 @@ func (b *machine) succeeded(l *podWriter, now time.Time, a answer) {
 	case patchStatus:
 		if a.pod != nil {
 			l.cached = &cachedObject{a.pod.UID, a.pod, l.observed, now}
-			l.sent = &sending{uid: a.pod.UID, from: a.job.from, to: a.job.to, got: &a.pod.Status}
+			l.sent = &statusWrite{uid: a.pod.UID, from: a.job.from, to: a.job.to, got: &a.pod.Status}
 		}
 	case createMirror:
 		if a.pod != nil {

@@ -199,7 +199,7 @@ type inspection struct {
 	Troubles []Trouble `json:"troubles,omitempty"`
 }
 
-// Inspect implements supervisors.Inspectable.
+// Inspect implements supervisors.Inspector.
 func (a *actor) Inspect() any {
 	out := inspection{Known: a.machine.seen, Heard: a.machine.sourcesSynced, Lines: len(a.machine.lines),
 		Troubles: a.machine.troubles()}

@@ -66,7 +66,7 @@ func newWith(opts Options, list []kinds.Plugin) supervisors.Constructor {
 	places := []int{onDisk: most, asking: most, renewal: most, storing: -1}
 	return func(string) supervisors.Actor {
 		a := &actor{node: opts.Node, asleep: opts.Asleep, slept: opts.Asleep(),
-			held: holding{rootDir: opts.RootDir, alone: opts.Storage == nil, remains: map[string]remains{},
+			held: heldFolders{rootDir: opts.RootDir, alone: opts.Storage == nil, remains: map[string]remains{},
 				staged: map[string]*remains{}},
 			persistence: persistence{storage: opts.Storage}}
 		a.volumes = reconcile.New(reconcile.Options[*v1.Pod, state]{
@@ -89,8 +89,8 @@ type actor struct {
 	asleep  func() time.Duration
 	slept   time.Duration // of it, what timers take into account
 	volumes *reconcile.Reconciler[*v1.Pod, state]
-	held    holding
-	served  served
+	held    heldFolders
+	served  serverMounts
 	persistence
 }
 
@@ -199,5 +199,5 @@ func (a *actor) reported(ctx supervisors.Context, r report) {
 	}
 }
 
-// Inspect implements supervisors.Inspectable.
+// Inspect implements supervisors.Inspector.
 func (a *actor) Inspect() any { return a.volumes.Inspect() }

@@ -248,14 +248,14 @@ func TestWhatCannotBeRemovedIsNamed(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	sweep(n)
-	detail := n.actor.(supervisors.Inspectable).Inspect().(reconcile.Inspection)
+	detail := n.actor.(supervisors.Inspector).Inspect().(reconcile.Inspection)
 	if !strings.Contains(detail.Objects["u"].Error, mount) {
 		t.Errorf("inspection: %+v", detail)
 	}
 	must(t, volumestest.UnmountNow(mount))
 	n.Advance(kinds.Retry.First)
 	n.RunWork()
-	if detail := n.actor.(supervisors.Inspectable).Inspect().(reconcile.Inspection); len(detail.Objects) > 0 ||
+	if detail := n.actor.(supervisors.Inspector).Inspect().(reconcile.Inspection); len(detail.Objects) > 0 ||
 		exists(t, n.pod("u")) {
 		t.Errorf("after unmounting: %+v", detail)
 	}
@@ -265,7 +265,7 @@ func TestInspection(t *testing.T) {
 	n := newNode(t)
 	n.ask("ok", messages.MountVolumes{UID: "ok", Pod: volumestest.PodWith("ok", volumestest.EmptyDirVolume("d"))})
 	n.ask("bad", messages.MountVolumes{UID: "bad", Pod: volumestest.PodWith("bad", volumestest.HostPathVolume("h", "/nowhere/x", v1.HostPathFile))})
-	text, err := json.Marshal(n.actor.(supervisors.Inspectable).Inspect())
+	text, err := json.Marshal(n.actor.(supervisors.Inspector).Inspect())
 	must(t, err)
 	for _, want := range []string{`"ok":{"phase":"Ready"`, `"bad":{"phase":"BackingOff"`, "/nowhere/x", `"retryAt":"2026-01-02T03:04:05.5Z"`} {
 		if !strings.Contains(string(text), want) {

@@ -13,9 +13,9 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// holding reports folders that are kept because the agent cannot undo them: folders of volumes, by reading the disk, and
+// heldFolders reports folders that are kept because the agent cannot undo them: folders of volumes, by reading the disk, and
 // folders of pods, by the errors of their removals.
-type holding struct {
+type heldFolders struct {
 	rootDir string
 	alone   bool // there is no API server
 	looking bool
@@ -48,7 +48,7 @@ const (
 
 // removal records the result of a pod's removal and reports whether the published error changed. A removal may outlast the
 // actor's wait, e.g. of a large emptyDir. It is then reported only if no removal has ended within kinds.OperationTimeout.
-func (h *holding) removal(now time.Time, r report) (changed bool) {
+func (h *heldFolders) removal(now time.Time, r report) (changed bool) {
 	was := h.remains[r.Key]
 	if r.Desired != nil || r.Err == nil {
 		delete(h.remains, r.Key)
@@ -67,7 +67,7 @@ func (h *holding) removal(now time.Time, r report) (changed bool) {
 
 // unstaged records the result of an attempt to unstage the volume of a folder, and reports whether the published error changed.
 // The first of consecutive failures is not published: a driver that is being replaced fails once.
-func (h *holding) unstaged(now time.Time, folder string, err error) (changed bool) {
+func (h *heldFolders) unstaged(now time.Time, folder string, err error) (changed bool) {
 	was := h.staged[folder]
 	switch {
 	case err == nil:
@@ -84,7 +84,7 @@ func (h *holding) unstaged(now time.Time, folder string, err error) (changed boo
 }
 
 // look reads the disk if a read is due or something has changed. Otherwise it sends the last result again.
-func (h *holding) look(ctx supervisors.Context, changed bool) {
+func (h *heldFolders) look(ctx supervisors.Context, changed bool) {
 	switch {
 	case h.looking && ctx.Now().Before(h.at.Add(2*heldTimeout)): // the result may be lost
 		h.again = h.again || changed
@@ -102,7 +102,7 @@ func (h *holding) look(ctx supervisors.Context, changed bool) {
 	}})
 }
 
-func (h *holding) took(ctx supervisors.Context, m heldFound) {
+func (h *heldFolders) took(ctx supervisors.Context, m heldFound) {
 	h.looking, h.found = false, m.folders
 	text := ""
 	if m.err != nil {
@@ -119,7 +119,7 @@ func (h *holding) took(ctx supervisors.Context, m heldFound) {
 }
 
 // report sends all folders. It also sends an empty list, because an earlier life of the actor may have reported some.
-func (h *holding) report(ctx supervisors.Context) {
+func (h *heldFolders) report(ctx supervisors.Context) {
 	all := slices.Clone(h.found)
 	for uid, r := range h.remains {
 		if r.text != "" {

@@ -9,7 +9,7 @@ import (
 )
 
 // pluginOf returns the plugin of a folder. A volume of a kind that only a kubelet has is unmounted, and kept if it holds data.
-func (d disk) pluginOf(f kinds.Found) kinds.Plugin {
+func (d disk) pluginOf(f kinds.FoundVolume) kinds.Plugin {
 	for _, p := range d.plugins {
 		if kinds.Escaped(p.Name()) == f.Plugin {
 			return p
@@ -20,7 +20,7 @@ func (d disk) pluginOf(f kinds.Found) kinds.Plugin {
 
 // kubeletKind is a kind of volume that only a kubelet mounts, e.g. iSCSI.
 type kubeletKind struct {
-	kinds.Bare
+	kinds.BareKind
 	name string // escaped, as in folder names
 }
 

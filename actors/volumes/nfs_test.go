@@ -125,7 +125,7 @@ func TestNFS_BusyVolume(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // for the server
 		defer cancel()
 		return d.inFolder(kinds.OpenPod, "u", nil, func(folder kinds.Folder) error {
-			return d.pluginOf(kinds.Found{Plugin: "kubernetes.io~nfs", Volume: "v"}).Unmount(ctx, folder, "v")
+			return d.pluginOf(kinds.FoundVolume{Plugin: "kubernetes.io~nfs", Volume: "v"}).Unmount(ctx, folder, "v")
 		})
 	}
 	for end := time.Now().Add(time.Minute); unmount() != nil; { // only a failure takes so long

@@ -137,7 +137,7 @@ func TestHeldFolders_LostLook(t *testing.T) {
 }
 
 func TestRemoval_SlowOnesAreReportedLate(t *testing.T) {
-	h := holding{remains: map[string]remains{}}
+	h := heldFolders{remains: map[string]remains{}}
 	goesOn := fmt.Errorf("the operation goes on: %w", context.DeadlineExceeded)
 	var at time.Time
 	for _, c := range []struct {

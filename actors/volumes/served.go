@@ -11,9 +11,9 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// served has the pods with mounts that may be of servers, as the actor found them when it started. The volumes of a pod are
+// serverMounts has the pods with mounts that may be of servers, as the actor found them when it started. The volumes of a pod are
 // unknown until the pod asks for them, and it may be over: its unmount must not occupy a place of a lane while a server hangs.
-type served struct {
+type serverMounts struct {
 	pods map[string]bool // by UID
 	read bool            // false: any pod may have one, also if the result of the read is lost
 }
@@ -22,7 +22,7 @@ type served struct {
 type servedFound struct{ pods map[string]bool }
 
 // find reads the mounts.
-func (served) find(ctx supervisors.Context, rootDir string) {
+func (serverMounts) find(ctx supervisors.Context, rootDir string) {
 	ctx.Do(supervisors.Work{Name: "FindServedPods", Timeout: heldTimeout, Run: func(context.Context) any {
 		pods, err := servedPods(rootDir)
 		if err != nil {
@@ -32,10 +32,10 @@ func (served) find(ctx supervisors.Context, rootDir string) {
 	}})
 }
 
-func (s *served) took(m servedFound) { s.pods, s.read = m.pods, m.pods != nil }
+func (s *serverMounts) took(m servedFound) { s.pods, s.read = m.pods, m.pods != nil }
 
 // mayHave reports whether a pod, of which nothing else is known, may have a mount of a server.
-func (s *served) mayHave(uid string) bool { return !s.read || s.pods[uid] }
+func (s *serverMounts) mayHave(uid string) bool { return !s.read || s.pods[uid] }
 
 // servedPods returns the pods with a mount in their folders that is no file system of memory, by mountinfo, which asks no server.
 func servedPods(rootDir string) (map[string]bool, error) {

@@ -20,14 +20,14 @@ const block = 64 << 10
 // ErrNotAFile is wrapped by the error about a log that is a link, a folder, or another non-regular file.
 var ErrNotAFile = errors.New("it is not an ordinary file")
 
-// readable is an open file of a log, with its status when it was opened.
-type readable struct {
+// logFile is an open file of a log, with its status when it was opened.
+type logFile struct {
 	*os.File
 	info fs.FileInfo
 }
 
 // OpenFile opens a file for reading. It does not follow a link: a pod with write access to the folder could have created it.
-func OpenFile(dir Dir, name string) (*readable, error) {
+func OpenFile(dir Dir, name string) (*logFile, error) {
 	f, err := dir.OpenBeneath(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {
 		return nil, fmt.Errorf("%s: %w: a link, which is not followed", name, ErrNotAFile)
@@ -42,7 +42,7 @@ func OpenFile(dir Dir, name string) (*readable, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &readable{File: f, info: info}, nil
+	return &logFile{File: f, info: info}, nil
 }
 
 // Compress replaces a file that is no longer written to with a compressed copy. A crash or a full disk leaves the file as it is;

@@ -193,7 +193,7 @@ func (c *cursor) after(f *part, rotated []File) *File {
 
 // is reports whether f has the given name.
 func (c *cursor) is(f *part, name string) bool {
-	if f.readable == nil { // it could not be opened
+	if f.logFile == nil { // it could not be opened
 		return false
 	}
 	info, err := c.dir.Lstat(name)

@@ -16,11 +16,11 @@ import (
 
 // part is one file of a log.
 type part struct {
-	*readable           // nil if it is not open
-	name      string    // at the time the folder was listed
-	stamp     string    // of a rotated file; empty for the log itself
-	packed    bool      // compressed
-	content   io.Reader // decompressed; nil if reading has not begun
+	*logFile           // nil if it is not open
+	name     string    // at the time the folder was listed
+	stamp    string    // of a rotated file; empty for the log itself
+	packed   bool      // compressed
+	content  io.Reader // decompressed; nil if reading has not begun
 }
 
 func openPart(dir Dir, f File) (*part, error) {
@@ -41,22 +41,22 @@ func (p *part) changed() time.Time {
 
 // Close closes the file if it is open.
 func (p *part) Close() error {
-	if p.readable == nil {
+	if p.logFile == nil {
 		return nil
 	}
-	err := p.readable.Close()
-	p.readable, p.content = nil, nil
+	err := p.logFile.Close()
+	p.logFile, p.content = nil, nil
 	return err
 }
 
 // hold opens the file, so that it remains readable after a rename.
 func (p *part) hold(dir Dir) (err error) {
-	if p.readable != nil {
+	if p.logFile != nil {
 		return nil
 	}
-	p.readable, err = OpenFile(dir, p.name)
+	p.logFile, err = OpenFile(dir, p.name)
 	if errors.Is(err, fs.ErrNotExist) && p.stamp != "" && !p.packed { // it may have been compressed in the meantime
-		if p.readable, err = OpenFile(dir, p.name+compressed); err == nil {
+		if p.logFile, err = OpenFile(dir, p.name+compressed); err == nil {
 			p.name, p.packed = p.name+compressed, true
 		}
 	}
@@ -72,10 +72,10 @@ func (p *part) open(dir Dir) error {
 		return err
 	}
 	if !p.packed {
-		p.content = p.readable
+		p.content = p.logFile
 		return nil
 	}
-	zip, err := gzip.NewReader(p.readable)
+	zip, err := gzip.NewReader(p.logFile)
 	if err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)
 	}
@@ -97,7 +97,7 @@ func unreadable(err error) bool {
 
 // lines counts the lines of a file and restores its state.
 func (p *part) lines(ctx context.Context, dir Dir) (n int64, err error) {
-	held := p.readable != nil
+	held := p.logFile != nil
 	err = p.open(dir)
 	if err == nil {
 		n, err = p.count(ctx)
@@ -146,7 +146,7 @@ func (p *part) count(ctx context.Context) (n int64, err error) {
 func (c *cursor) open(f *part) error {
 	err := f.open(c.dir)
 	if err == nil && !c.follows && !f.packed {
-		f.content = io.LimitReader(f.readable, f.info.Size())
+		f.content = io.LimitReader(f.logFile, f.info.Size())
 	}
 	if err == nil || f.stamp == "" || !unreadable(err) {
 		return err

@@ -94,7 +94,7 @@ func (c *cursor) run(ctx context.Context, o Options) error {
 		switch {
 		case c.follows && len(c.files) == 1:
 			err = c.follow(ctx, f, o.Live)
-		case c.follows && len(c.files) == 2 && f.readable != nil: // it may have been rotated just now
+		case c.follows && len(c.files) == 2 && f.logFile != nil: // it may have been rotated just now
 			err = c.finish(ctx, f, f.changed())
 		}
 		if err != nil {

@@ -207,7 +207,7 @@ func TestTailOfABigLogEnds(t *testing.T) {
 	cancel()
 	p1, err := openPart(f.dir, File{Name: "0.log"})
 	f.must(err)
-	endless := &part{readable: p1.readable, name: "0.log", content: readerFunc(func(b []byte) (int, error) {
+	endless := &part{logFile: p1.logFile, name: "0.log", content: readerFunc(func(b []byte) (int, error) {
 		return copy(b, "x\n"), nil
 	})}
 	if _, err := endless.count(ctx); !errors.Is(err, context.Canceled) {

@@ -6,25 +6,25 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Started holds the facts that starts have read of their sandboxes and containers, until a reading of the pod takes them: it
+// StartFacts holds the facts that starts have read of their sandboxes and containers, until a reading of the pod takes them: it
 // does not ask the runtime again for an object that its lists show in the same state. A lost fact costs one call. A process has
 // one; nil holds nothing. Safe for concurrent use.
-type Started struct {
+type StartFacts struct {
 	mu   sync.Mutex
 	pods map[string]messages.PodFacts // by UID
 }
 
 // AddSandbox adds the fact of a sandbox that a pod with this UID has just got.
-func (s *Started) AddSandbox(uid string, f messages.SandboxFact) {
+func (s *StartFacts) AddSandbox(uid string, f messages.SandboxFact) {
 	s.change(uid, func(p *messages.PodFacts) { p.Sandboxes = append(p.Sandboxes, f) })
 }
 
 // AddContainer adds the fact of a container that was just started.
-func (s *Started) AddContainer(uid string, f messages.ContainerFact) {
+func (s *StartFacts) AddContainer(uid string, f messages.ContainerFact) {
 	s.change(uid, func(p *messages.PodFacts) { p.Containers = append(p.Containers, f) })
 }
 
-func (s *Started) change(uid string, add func(*messages.PodFacts)) {
+func (s *StartFacts) change(uid string, add func(*messages.PodFacts)) {
 	if s == nil {
 		return
 	}
@@ -39,7 +39,7 @@ func (s *Started) change(uid string, add func(*messages.PodFacts)) {
 }
 
 // Take removes and returns the facts of one pod. Only its sandboxes and containers are set.
-func (s *Started) Take(uid string) messages.PodFacts {
+func (s *StartFacts) Take(uid string) messages.PodFacts {
 	if s == nil {
 		return messages.PodFacts{}
 	}
@@ -51,7 +51,7 @@ func (s *Started) Take(uid string) messages.PodFacts {
 }
 
 // Keep drops the facts of the pods that keep does not name. It is called while the table is locked and must not use it.
-func (s *Started) Keep(keep func(uid string) bool) {
+func (s *StartFacts) Keep(keep func(uid string) bool) {
 	if s == nil {
 		return
 	}

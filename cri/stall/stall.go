@@ -15,7 +15,7 @@ import (
 type Context struct {
 	context.Context // the parent
 	limit           time.Duration
-	note            atomic.Value // of type noted
+	note            atomic.Value // of type noteBox
 	moved           atomic.Bool  // since the timer was set
 
 	mu    sync.Mutex
@@ -26,8 +26,8 @@ type Context struct {
 }
 
 type (
-	key   struct{}
-	noted struct{ note any }
+	key     struct{}
+	noteBox struct{ note any }
 )
 
 // New returns a context that ends when its operation has reported no progress for the limit, which must be positive, and at the
@@ -84,7 +84,7 @@ func (c *Context) Value(k any) any {
 
 // Note returns the note of the last progress, or nil.
 func (c *Context) Note() any {
-	last, _ := c.note.Load().(noted)
+	last, _ := c.note.Load().(noteBox)
 	return last.note
 }
 
@@ -94,7 +94,7 @@ func Progress(ctx context.Context, note any) {
 	if c, is := ctx.Value(key{}).(*Context); is {
 		c.moved.Store(true)
 		if note != nil {
-			c.note.Store(noted{note})
+			c.note.Store(noteBox{note})
 		}
 	}
 }

@@ -4,7 +4,7 @@ import "github.com/playlet-dev/playlet/e2e/conformance/suite"
 
 // known are tests that do not run, with reasons: their images cannot be built here, or the machine or the agent lacks a
 // requirement. Other failures caused by the machine also occur with -kubelet.
-var known = []suite.Known{
+var known = []suite.Exclusion{
 	{`guaranteed qos.*(cpu|mem) restart`, "without CAP_SYS_RESOURCE no container is made less likely to be killed"},
 	{`AppArmor`, "AppArmor is the kernel's, and would be loaded into the machine's"},
 	{`ContainerMetrics`, "the kernel here tells of no block I/O of a cgroup; the kubelet fails, too"},

@@ -58,7 +58,7 @@ func setWall(t *time.Time, wall time.Time) {
 func (k *Kit) SetClock(d time.Duration) { k.jumped += d }
 
 // Now implements supervisors.Context.
-func (k *recording) Now() time.Time {
+func (k *recordingContext) Now() time.Time {
 	if k.jumped == 0 {
 		return k.Clock.Now()
 	}

@@ -16,21 +16,21 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/exits"
 )
 
-// Sent is one message that the actor sent.
-type Sent struct {
+// SentMessage is one message that the actor sent.
+type SentMessage struct {
 	To  messages.Address
 	Msg any
 }
 
 // Kit is one actor under test and its recording context. It is not safe for concurrent use.
-type Kit struct{ recording }
+type Kit struct{ recordingContext }
 
-// recording is the actor's supervisors.Context.
-type recording struct {
+// recordingContext is the actor's supervisors.Context.
+type recordingContext struct {
 	TB    testing.TB
 	Clock *clocktesting.FakeClock
 	// Outbox holds the messages that the actor sent, oldest first; Take empties it.
-	Outbox []Sent
+	Outbox []SentMessage
 	// Replies holds the actor's replies.
 	Replies []any
 	// Work holds the work that the actor requested and that has not run.
@@ -64,7 +64,7 @@ func (t *timer) Cancel() { t.dead = true }
 
 // New starts the actor: it gets Started.
 func New(tb testing.TB, self messages.Address, a supervisors.Actor) *Kit {
-	k := &Kit{recording{
+	k := &Kit{recordingContext{
 		TB: tb, self: self, actor: a, Strategies: map[string]exits.Strategy{},
 		Clock: clocktesting.NewFakeClock(Monotonic(begin)),
 	}}
@@ -79,11 +79,11 @@ func (k *Kit) Send(from messages.Address, msg any) {
 		return
 	}
 	k.sender = from
-	k.behavior(&k.recording, msg)
+	k.behavior(&k.recordingContext, msg)
 }
 
 // Take returns the messages sent since the last Take.
-func (k *Kit) Take() []Sent {
+func (k *Kit) Take() []SentMessage {
 	out := k.Outbox
 	k.Outbox = nil
 	return out
@@ -154,42 +154,44 @@ func (k *Kit) Pending() []any {
 	return out
 }
 
-var _ supervisors.Context = (*recording)(nil)
+var _ supervisors.Context = (*recordingContext)(nil)
 
-func (k *recording) Self() messages.Address            { return k.self }
-func (k *recording) Sender() messages.Address          { return k.sender }
-func (k *recording) Log() *slog.Logger                 { return slog.New(slog.DiscardHandler) }
-func (k *recording) Tell(to messages.Address, msg any) { k.Outbox = append(k.Outbox, Sent{to, msg}) }
-func (k *recording) Reply(msg any)                     { k.Replies = append(k.Replies, msg) }
-func (k *recording) Spawn(name string)                 { k.Spawned = append(k.Spawned, name) }
-func (k *recording) Exit(result messages.ExitResult)   { k.Exited = append(k.Exited, result) }
-func (k *recording) Stop(name string)                  { k.Stopped = append(k.Stopped, name) }
-func (k *recording) Become(b supervisors.Behavior)     { k.behavior = b }
-func (k *recording) Unhandled(msg any)                 { k.Ignored = append(k.Ignored, msg) }
+func (k *recordingContext) Self() messages.Address   { return k.self }
+func (k *recordingContext) Sender() messages.Address { return k.sender }
+func (k *recordingContext) Log() *slog.Logger        { return slog.New(slog.DiscardHandler) }
+func (k *recordingContext) Tell(to messages.Address, msg any) {
+	k.Outbox = append(k.Outbox, SentMessage{to, msg})
+}
+func (k *recordingContext) Reply(msg any)                   { k.Replies = append(k.Replies, msg) }
+func (k *recordingContext) Spawn(name string)               { k.Spawned = append(k.Spawned, name) }
+func (k *recordingContext) Exit(result messages.ExitResult) { k.Exited = append(k.Exited, result) }
+func (k *recordingContext) Stop(name string)                { k.Stopped = append(k.Stopped, name) }
+func (k *recordingContext) Become(b supervisors.Behavior)   { k.behavior = b }
+func (k *recordingContext) Unhandled(msg any)               { k.Ignored = append(k.Ignored, msg) }
 
-func (k *recording) OnStop(f func()) { k.stopHooks = append(k.stopHooks, f) }
+func (k *recordingContext) OnStop(f func()) { k.stopHooks = append(k.stopHooks, f) }
 
-func (k *recording) Do(w supervisors.Work) {
+func (k *recordingContext) Do(w supervisors.Work) {
 	w.Check()
 	k.Work = append(k.Work, w)
 }
 
-func (k *recording) After(d time.Duration, msg any) supervisors.Timer {
+func (k *recordingContext) After(d time.Duration, msg any) supervisors.Timer {
 	t := &timer{at: k.Clock.Now().Add(d), msg: msg}
 	k.timers = append(k.timers, t)
 	return t
 }
 
 // SpawnKind records the spawned child as "<kind> <name>".
-func (k *recording) SpawnKind(kind supervisors.Kind, name string) {
+func (k *recordingContext) SpawnKind(kind supervisors.Kind, name string) {
 	k.Spawned = append(k.Spawned, string(kind)+" "+name)
 }
 
 // SpawnWith records the desired state as a message to the child.
-func (k *recording) SpawnWith(name string, desired any, s exits.Strategy) {
+func (k *recordingContext) SpawnWith(name string, desired any, s exits.Strategy) {
 	k.Spawned = append(k.Spawned, name)
 	k.Update(name, desired, s)
 	k.Tell(k.self.Child(name), desired)
 }
 
-func (k *recording) Update(name string, _ any, s exits.Strategy) { k.Strategies[name] = s }
+func (k *recordingContext) Update(name string, _ any, s exits.Strategy) { k.Strategies[name] = s }

@@ -134,7 +134,7 @@ func (p *Providers) add(c kubeletconfig.CredentialProvider, binDir string) error
 	}
 	one := &plugin{name: c.Name, version: c.APIVersion, program: program, args: c.Args, env: os.Environ(),
 		match:    pullauth.Patterns(c.MatchImages),
-		cacheFor: c.DefaultCacheDuration.Duration, cache: map[string]cached{}, busy: map[string]chan struct{}{},
+		cacheFor: c.DefaultCacheDuration.Duration, cache: map[string]cacheEntry{}, busy: map[string]chan struct{}{},
 		timeout: time.Minute, asleep: suspend.Total, log: p.log, tokens: tokensOf(c.TokenAttributes)}
 	for _, e := range c.Env {
 		one.env = append(one.env, e.Name+"="+e.Value)

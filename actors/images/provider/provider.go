@@ -61,11 +61,11 @@ type plugin struct {
 
 	mu    sync.Mutex
 	slept time.Duration // the suspensions before the answers in the cache
-	cache map[string]cached
+	cache map[string]cacheEntry
 	busy  map[string]chan struct{} // runs in progress, by repository and holder; closed at the end
 }
 
-type cached struct {
+type cacheEntry struct {
 	ring  *pullauth.Keyring
 	until time.Time
 }
@@ -145,13 +145,13 @@ func (p *plugin) ask(ctx context.Context, q Question) (*pullauth.Keyring, error)
 	if h.token != "" {
 		from += fmt.Sprintf(" for the service account %s/%s", h.account.Namespace, h.account.Name)
 	}
-	auths := map[string]pullauth.Basic{}
+	auths := map[string]pullauth.BasicAuth{}
 	for key, a := range answer.Auth {
 		if h.token != "" && a.Password == h.token && !p.tokens.eachToken {
 			return nil, fmt.Errorf("it answers with the token itself, which needs tokenAttributes.cacheType to be %s",
 				kubeletconfig.TokenServiceAccountTokenCacheType)
 		}
-		auths[key] = pullauth.Basic{Username: a.Username, Password: a.Password}
+		auths[key] = pullauth.BasicAuth{Username: a.Username, Password: a.Password}
 	}
 	ring := pullauth.Of(from, h.account, auths)
 	return ring, p.keep(q.Repository, h, answer, ring, slept)
@@ -215,11 +215,11 @@ func (p *plugin) keep(
 		return nil
 	}
 	now := time.Now()
-	maps.DeleteFunc(p.cache, func(_ string, c cached) bool { return !now.Before(c.until) })
+	maps.DeleteFunc(p.cache, func(_ string, c cacheEntry) bool { return !now.Before(c.until) })
 	if len(p.cache) >= maxCached {
 		clear(p.cache)
 	}
-	p.cache[key] = cached{ring, now.Add(keep)}
+	p.cache[key] = cacheEntry{ring, now.Add(keep)}
 	return nil
 }
 
@@ -233,7 +233,7 @@ func (p *plugin) run(ctx context.Context, repository string, h holder) (*credent
 	if err != nil {
 		return nil, err
 	}
-	out := &bounded{limit: maxAnswer}
+	out := &boundedWriter{limit: maxAnswer}
 	cmd := exec.CommandContext(ctx, p.program, p.args...) // the node's configuration names it
 	cmd.Env, cmd.Stdin, cmd.Stdout = p.env, bytes.NewReader(request), out
 	// Kill the plugin's process group, so that its children end with it.
@@ -259,14 +259,14 @@ func (p *plugin) run(ctx context.Context, repository string, h holder) (*credent
 	return &answer, nil
 }
 
-// bounded is a writer that keeps the first bytes and discards the rest.
-type bounded struct {
+// boundedWriter is a writer that keeps the first bytes and discards the rest.
+type boundedWriter struct {
 	kept  bytes.Buffer // not embedded: its ReadFrom would ignore the limit
 	limit int
 	over  bool
 }
 
-func (b *bounded) Write(data []byte) (int, error) {
+func (b *boundedWriter) Write(data []byte) (int, error) {
 	keep := data[:min(len(data), b.limit-b.kept.Len())]
 	b.over = b.over || len(keep) < len(data)
 	b.kept.Write(keep)

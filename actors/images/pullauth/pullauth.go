@@ -145,12 +145,12 @@ func OfSecret(s *v1.Secret) (*Keyring, error) {
 	return ring, nil
 }
 
-// Basic is the name and the password of a registry user.
-type Basic struct{ Username, Password string }
+// BasicAuth is the name and the password of a registry user.
+type BasicAuth struct{ Username, Password string }
 
 // Of returns a keyring of auths by pattern. from is their origin, and account the service account for which they were returned;
 // zero for none.
-func Of(from string, account Account, auths map[string]Basic) *Keyring {
+func Of(from string, account Account, auths map[string]BasicAuth) *Keyring {
 	ring := &Keyring{}
 	for where, a := range auths {
 		c := &Credential{From: from, Account: account}

@@ -320,7 +320,7 @@ func TestPullsAreNotedByTheNamesOfThePods(t *testing.T) {
 func TestRecordsOfServiceAccounts(t *testing.T) {
 	of := func(uid, name string) *pullauth.Credential {
 		return pullauth.Of("plugin", pullauth.Account{UID: uid, Namespace: "ns", Name: name},
-			map[string]pullauth.Basic{"r.io": {Username: "u", Password: "p"}}).Lookup("r.io/app")[0]
+			map[string]pullauth.BasicAuth{"r.io": {Username: "u", Password: "p"}}).Lookup("r.io/app")[0]
 	}
 	r := New(t.TempDir())
 	name := "r.io/app"
@@ -345,7 +345,7 @@ func TestRecordsOfServiceAccounts(t *testing.T) {
 	}{
 		"the account": {of("1", "robot"), true}, "the other": {of("2", "other"), true}, "another of its name": {of("3", "robot"), false},
 		"a Secret": {credential(t, "1", "robot", "p"), false},
-		"the node": {pullauth.Of("x", pullauth.Account{}, map[string]pullauth.Basic{"r.io": {}}).Lookup("r.io/app")[0], false},
+		"the node": {pullauth.Of("x", pullauth.Account{}, map[string]pullauth.BasicAuth{"r.io": {}}).Lookup("r.io/app")[0], false},
 	} {
 		if got := (Policy{Kind: preloaded}).Allows(name, record, []*pullauth.Credential{c.shown}); got != c.want {
 			t.Errorf("%s: %t", who, got)

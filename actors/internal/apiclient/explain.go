@@ -36,15 +36,15 @@ func Explain(err error, node string) string {
 }
 
 // Explained is an error of the API server in the words of Explain.
-func Explained(err error, node string) error { return explained{Explain(err, node), err} }
+func Explained(err error, node string) error { return explainedError{Explain(err, node), err} }
 
-type explained struct {
+type explainedError struct {
 	text  string
 	cause error
 }
 
-func (e explained) Error() string { return e.text }
-func (e explained) Unwrap() error { return e.cause }
+func (e explainedError) Error() string { return e.text }
+func (e explainedError) Unwrap() error { return e.cause }
 
 // answered is about an answer with this HTTP status; empty where that is none.
 func answered(code int32, message, node string) string {

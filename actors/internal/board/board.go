@@ -60,11 +60,11 @@ type Snapshot struct {
 	// Unclaimed counts pods that run without an actor: those held, and those that no source names and that are not ended.
 	Unclaimed int
 	// Spared are the pods that run although no usable manifest names them, by name. Immutable.
-	Spared []Spared
+	Spared []SparedPod
 }
 
-// Spared is a running pod that no usable manifest names, and that is left alone for an unusable one.
-type Spared struct {
+// SparedPod is a running pod that no usable manifest names, and that is left alone for an unusable one.
+type SparedPod struct {
 	UID  string
 	Name string // namespace/name
 	// Source is the source that the pod's sandboxes name; empty: none.

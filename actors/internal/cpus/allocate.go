@@ -81,17 +81,17 @@ func (m *Manager) Commit() error {
 	return nil
 }
 
-// refused is a Refusal with its cause.
-type refused struct {
+// refusalError is a Refusal with its cause.
+type refusalError struct {
 	Refusal
 	cause messages.Cause
 }
 
 // Cause implements messages.CauseError.
-func (r refused) Cause() messages.Cause { return r.cause }
+func (r refusalError) Cause() messages.Cause { return r.cause }
 
 // Unwrap returns the Refusal.
-func (r refused) Unwrap() error { return r.Refusal }
+func (r refusalError) Unwrap() error { return r.Refusal }
 
 // explained adds the cause: the requested and the free CPUs, and the pods that hold the others. The caller holds mu.
 func (m *Manager) explained(uid string, r Refusal) error {
@@ -105,7 +105,7 @@ func (m *Manager) explained(uid string, r Refusal) error {
 		if name == "" {
 			name = "the pod with UID " + uid
 		}
-		holders = append(holders, fmt.Sprintf("%s has %d", name, Given{"": has}.All().Size()))
+		holders = append(holders, fmt.Sprintf("%s has %d", name, Assignments{"": has}.All().Size()))
 	}
 	slices.Sort(holders)
 	if r.Others > 0 {
@@ -119,5 +119,5 @@ func (m *Manager) explained(uid string, r Refusal) error {
 		code = messages.CauseNoCores
 		detail = fmt.Sprintf("a core has %d CPUs; %s", m.static.topology.PerCore(), detail)
 	}
-	return refused{r, messages.Cause{Code: code, Detail: detail, Text: r.Message}}
+	return refusalError{r, messages.Cause{Code: code, Detail: detail, Text: r.Message}}
 }

@@ -9,13 +9,13 @@ import (
 
 // Hints returns the hints for a container, or for the whole pod if it is nil. Without exclusive CPUs there is no request. CPUs
 // that are assigned already have hints with their nodes; the hints of a pod include the CPUs of its containers.
-func (p Static) Hints(g Given, pod *v1.Pod, c *v1.Container) []topology.Request {
+func (p Static) Hints(g Assignments, pod *v1.Pod, c *v1.Container) []topology.Request {
 	var n int
 	var has, reuse cpuset.CPUSet
 	if c != nil {
 		n, has, reuse = Exclusive(pod, c), g[string(pod.UID)][c.Name], g.reusable(pod, c)
 	} else {
-		n, has = ofPod(pod), Given{"": g[string(pod.UID)]}.All()
+		n, has = ofPod(pod), Assignments{"": g[string(pod.UID)]}.All()
 		reuse = has
 	}
 	if n == 0 {

@@ -106,7 +106,7 @@ func (m *Manager) allocatePod(t *testing.T, pod *v1.Pod) error {
 }
 
 // allocatePod is the same for the policy.
-func (p Static) allocatePod(g Given, pod *v1.Pod) (Given, error) {
+func (p Static) allocatePod(g Assignments, pod *v1.Pod) (Assignments, error) {
 	g = g.fitting(pod)
 	before := g
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {

@@ -52,7 +52,7 @@ type Manager struct {
 	file    *statefile.File[checkpoint.Data]
 
 	mu     sync.Mutex
-	given  Given
+	given  Assignments
 	shared string            // the CPUs of all other containers
 	names  map[string]string // of pods by UID, as far as they are known
 }
@@ -60,13 +60,13 @@ type Manager struct {
 // Open reads the checkpoint. An error means that the agent cannot start: the configuration does not fit the machine, or the
 // checkpoint is of another policy, or of other CPUs while pods run. These have to end first, as with the kubelet.
 func Open(c Config) (*Manager, error) {
-	m := &Manager{policy: c.Policy, limited: c.Limited, given: Given{}}
+	m := &Manager{policy: c.Policy, limited: c.Limited, given: Assignments{}}
 	var err error
 	if m.static, err = c.static(); err != nil {
 		return nil, err
 	}
 	var data checkpoint.Data
-	if m.file, data, err = statefile.Open(c.format(m.static), m.data(Given{})); err != nil {
+	if m.file, data, err = statefile.Open(c.format(m.static), m.data(Assignments{})); err != nil {
 		return nil, err
 	}
 	if m.static != nil {
@@ -147,12 +147,12 @@ func (m *Manager) Close() { m.file.Close() }
 func (m *Manager) Static() bool { return m.static != nil }
 
 // change sets the assignments and schedules them for the next write. The caller holds mu.
-func (m *Manager) change(g Given) {
+func (m *Manager) change(g Assignments) {
 	m.file.Set(m.data(g))
 	m.show(g)
 }
 
-func (m *Manager) data(g Given) checkpoint.Data {
+func (m *Manager) data(g Assignments) checkpoint.Data {
 	out := checkpoint.Data{Policy: m.policy, Given: g}
 	if m.static != nil {
 		out.Shared = m.static.Shared(g)
@@ -161,7 +161,7 @@ func (m *Manager) data(g Given) checkpoint.Data {
 }
 
 // show sets the assignments. The caller holds mu, or is alone.
-func (m *Manager) show(g Given) {
+func (m *Manager) show(g Assignments) {
 	m.given = g
 	all, shared := g.All(), m.static.Shared(g)
 	metrics.CPUsAssigned(shared.Difference(m.static.reserved).Size(), all.Size(), m.static.topology.PerNode(all))

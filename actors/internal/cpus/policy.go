@@ -107,11 +107,11 @@ func NewStatic(t Topology, reserved cpuset.CPUSet, count int, o Options) (Static
 	return Static{topology: t, options: o, reserved: reserved}, nil
 }
 
-// Given are the exclusive CPUs of containers, by UID and name. It is immutable: changes return a new value.
-type Given map[string]map[string]cpuset.CPUSet
+// Assignments are the exclusive CPUs of containers, by UID and name. It is immutable: changes return a new value.
+type Assignments map[string]map[string]cpuset.CPUSet
 
 // All returns all exclusive CPUs.
-func (g Given) All() cpuset.CPUSet {
+func (g Assignments) All() cpuset.CPUSet {
 	var out cpuset.CPUSet
 	for _, pod := range g {
 		for _, set := range pod {
@@ -122,7 +122,7 @@ func (g Given) All() cpuset.CPUSet {
 }
 
 // Keep returns the assignments of the pods that still hold their CPUs.
-func (g Given) Keep(holds func(uid string) bool) Given {
+func (g Assignments) Keep(holds func(uid string) bool) Assignments {
 	out := maps.Clone(g)
 	maps.DeleteFunc(out, func(uid string, _ map[string]cpuset.CPUSet) bool { return !holds(uid) })
 	return out
@@ -130,7 +130,7 @@ func (g Given) Keep(holds func(uid string) bool) Given {
 
 // fitting returns a copy of the assignments. It drops containers of the pod that now request a different number of CPUs, because
 // a static pod keeps its UID when its manifest changes.
-func (g Given) fitting(pod *v1.Pod) Given {
+func (g Assignments) fitting(pod *v1.Pod) Assignments {
 	uid := string(pod.UID)
 	requests := map[string]int{}
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -138,7 +138,7 @@ func (g Given) fitting(pod *v1.Pod) Given {
 			requests[list[i].Name] = Exclusive(pod, &list[i])
 		}
 	}
-	out := Given{}
+	out := Assignments{}
 	maps.Copy(out, g)
 	has := maps.Clone(g[uid])
 	maps.DeleteFunc(has, func(name string, set cpuset.CPUSet) bool { return set.Size() != requests[name] })
@@ -155,7 +155,7 @@ func (p Static) Reserved() cpuset.CPUSet { return p.reserved }
 func (p Static) Allocatable() cpuset.CPUSet { return p.topology.All().Difference(p.reserved) }
 
 // Shared returns the CPUs of all containers without exclusive ones.
-func (p Static) Shared(g Given) cpuset.CPUSet { return p.pool().Difference(g.All()) }
+func (p Static) Shared(g Assignments) cpuset.CPUSet { return p.pool().Difference(g.All()) }
 
 // pool returns the CPUs that containers may use.
 func (p Static) pool() cpuset.CPUSet {
@@ -181,7 +181,7 @@ func (r Refusal) Error() string { return r.Message }
 
 // Allocate adds the exclusive CPUs of a container, from the nodes of the merged hint if possible. One that has its CPUs keeps
 // them. The error is a Refusal, or a topology.ChangedError.
-func (p Static) Allocate(g Given, pod *v1.Pod, c *v1.Container, hint topology.Result) (Given, error) {
+func (p Static) Allocate(g Assignments, pod *v1.Pod, c *v1.Container, hint topology.Result) (Assignments, error) {
 	uid, n := string(pod.UID), Exclusive(pod, c)
 	if _, had := g[uid][c.Name]; had || n == 0 {
 		return g, nil
@@ -191,7 +191,7 @@ func (p Static) Allocate(g Given, pod *v1.Pod, c *v1.Container, hint topology.Re
 		return g, err
 	}
 	if refusal, refused := errors.AsType[Refusal](err); refused {
-		refusal.Container, refusal.Requested, refusal.Others = c.Name, n, Given{"": g[uid]}.All().Size()
+		refusal.Container, refusal.Requested, refusal.Others = c.Name, n, Assignments{"": g[uid]}.All().Size()
 		return g, refusal
 	}
 	has := maps.Clone(g[uid])
@@ -201,14 +201,14 @@ func (p Static) Allocate(g Given, pod *v1.Pod, c *v1.Container, hint topology.Re
 	has[c.Name] = set
 	out := maps.Clone(g)
 	if out == nil {
-		out = Given{}
+		out = Assignments{}
 	}
 	out[uid] = has
 	return out, nil
 }
 
 // reusable returns the CPUs of a pod's init containers that a container may reuse: those that no container between has.
-func (g Given) reusable(pod *v1.Pod, c *v1.Container) (reuse cpuset.CPUSet) {
+func (g Assignments) reusable(pod *v1.Pod, c *v1.Container) (reuse cpuset.CPUSet) {
 	for i, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for j := range list {
 			one := &list[j]
@@ -225,7 +225,7 @@ func (g Given) reusable(pod *v1.Pod, c *v1.Container) (reuse cpuset.CPUSet) {
 	return reuse
 }
 
-func (p Static) choose(g Given, n int, reuse cpuset.CPUSet, hint topology.Result) (cpuset.CPUSet, error) {
+func (p Static) choose(g Assignments, n int, reuse cpuset.CPUSet, hint topology.Result) (cpuset.CPUSet, error) {
 	shared := p.Shared(g)
 	if per := p.topology.PerCore(); p.options.FullCores {
 		if n%per != 0 {
@@ -289,7 +289,7 @@ func Exclusive(pod *v1.Pod, c *v1.Container) int {
 }
 
 // Restore checks the assignments of a checkpoint against the node: the shared pool and the exclusive CPUs must be its CPUs.
-func (p Static) Restore(shared cpuset.CPUSet, g Given) error {
+func (p Static) Restore(shared cpuset.CPUSet, g Assignments) error {
 	if shared.IsEmpty() {
 		if len(g) > 0 && !g.All().Equals(p.pool()) { // with strict-cpu-reservation all may be exclusive
 			return fmt.Errorf("default cpuset cannot be empty")

@@ -211,10 +211,10 @@ func show(has map[string]cpuset.CPUSet) string {
 
 func TestRestore(t *testing.T) {
 	single := shape{1, 1, 1, 4, 2}.topology()
-	given := func(set string) Given { return Given{"u": {"c": parse(t, set)}} }
+	given := func(set string) Assignments { return Assignments{"u": {"c": parse(t, set)}} }
 	for _, c := range []struct {
 		shared string
-		given  Given
+		given  Assignments
 		strict bool
 		want   string
 	}{
@@ -244,7 +244,7 @@ func TestStatic_NoCPUIsGivenTwiceOrLost(t *testing.T) {
 			t.Skip("one CPU: nothing is left to assign")
 		}
 		p := newStatic(t, top, cpuset.CPUSet{}, rapid.IntRange(1, len(top)-1).Draw(t, "reserved"), o)
-		var g Given
+		var g Assignments
 		for range rapid.IntRange(1, 8).Draw(t, "steps") {
 			uid := fmt.Sprint(rapid.IntRange(0, 3).Draw(t, "pod"))
 			if _, held := g[uid]; held {
@@ -265,7 +265,7 @@ func TestStatic_NoCPUIsGivenTwiceOrLost(t *testing.T) {
 			}
 			var sum int
 			for _, has := range g {
-				sum += Given{"": has}.All().Size()
+				sum += Assignments{"": has}.All().Size()
 			}
 			all := g.All()
 			if sum != all.Size() || !all.IsSubsetOf(p.Allocatable()) {

@@ -17,8 +17,8 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// Given is the part of a container's configuration that its devices add.
-type Given struct {
+// ContainerEdits is the part of a container's configuration that its devices add.
+type ContainerEdits struct {
 	Env         []translate.EnvVar
 	Mounts      []*runtimeapi.Mount
 	Devices     []*runtimeapi.Device
@@ -31,25 +31,25 @@ const preStartTimeout = pluginapi.KubeletPreStartContainerRPCTimeoutInSecs * tim
 
 // Prepare returns the configuration for each creation of a container. It calls PreStartContainer on plugins that request it.
 // After the loss of a checkpoint, it allocates the missing devices.
-func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, c *v1.Container) (Given, error) {
+func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, c *v1.Container) (ContainerEdits, error) {
 	names, counts := m.asks(c.Resources.Limits)
 	if len(names) == 0 {
-		return Given{}, nil
+		return ContainerEdits{}, nil
 	}
 	h := holder{string(pod.UID), c.Name}
 	allocated := false
 	for _, name := range names {
 		if m.has(h, name).answer == nil {
 			if err := m.allocate(ctx, request{h, name, counts[name], m.reuse(pod, c)[name], topology.Result{}}); err != nil {
-				return Given{}, err
+				return ContainerEdits{}, err
 			}
 			allocated = true
 		}
 		if err := m.preStart(ctx, name, m.has(h, name).ids()); err != nil {
-			return Given{}, err
+			return ContainerEdits{}, err
 		}
 	}
-	var out Given
+	var out ContainerEdits
 	m.locked(func() {
 		out = m.inventory.options(h, names)
 		if allocated {
@@ -58,7 +58,7 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, c *v1.Container) (Gi
 	})
 	if allocated {
 		if err := m.file.Flush(); err != nil {
-			return Given{}, err
+			return ContainerEdits{}, err
 		}
 	}
 	return out, nil
@@ -101,8 +101,8 @@ func (m *Manager) preStart(ctx context.Context, name string, ids []string) error
 }
 
 // options merges the plugins' answers. For conflicting entries the first resource, in order of names, takes precedence.
-func (b *inventory) options(h holder, names []string) Given {
-	out := Given{Annotations: map[string]string{}}
+func (b *inventory) options(h holder, names []string) ContainerEdits {
+	out := ContainerEdits{Annotations: map[string]string{}}
 	seen := map[[2]string]bool{}
 	first := func(kind, key string) bool {
 		k := [2]string{kind, key}

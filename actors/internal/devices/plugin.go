@@ -36,7 +36,7 @@ type Manager struct {
 	log    *slog.Logger
 	ctx    context.Context // ends with Close; the connections are made from it
 	cancel context.CancelFunc
-	file   *overdue.Writing[state]
+	file   *overdue.Writer[state]
 	loops  sync.WaitGroup
 	pluginapi.UnimplementedRegistrationServer
 

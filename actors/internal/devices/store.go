@@ -22,8 +22,8 @@ const writeTimeout = 15 * time.Second
 
 func (m *Manager) path() string { return filepath.Join(m.dir, "kubelet_internal_checkpoint") }
 
-func (m *Manager) newFile() *overdue.Writing[state] {
-	return overdue.NewWriting("the checkpoint of device plugins", writeTimeout, func(s state) error {
+func (m *Manager) newFile() *overdue.Writer[state] {
+	return overdue.NewWriter("the checkpoint of device plugins", writeTimeout, func(s state) error {
 		text, err := s.encode()
 		if err != nil { // a bug: every value of it can be encoded
 			return err

@@ -66,7 +66,7 @@ type Manager struct {
 	log       *slog.Logger
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
-	file      *overdue.Writing[[]checkpoint.Claim]
+	file      *overdue.Writer[[]checkpoint.Claim]
 	loops     sync.WaitGroup
 	locks     locks
 	damage    string
@@ -91,7 +91,7 @@ func New(o Options) *Manager {
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	path := filepath.Join(o.RootDir, File)
-	m.file = overdue.NewWriting("the checkpoint of ResourceClaims", writeTimeout, func(claims []checkpoint.Claim) error {
+	m.file = overdue.NewWriter("the checkpoint of ResourceClaims", writeTimeout, func(claims []checkpoint.Claim) error {
 		text, err := checkpoint.Encode(claims)
 		if err != nil { // a bug: every value can be encoded
 			return err

@@ -32,7 +32,7 @@ type Host struct {
 	Ops  *cri.Operations
 	Node translate.NodeFacts
 	// Started gets the facts that starts have read, for the runtime's actor; nil: it reads them again.
-	Started *facts.Started
+	Started *facts.StartFacts
 	// DNS lacks the node's own configuration and its addresses, which are read for each sandbox: they come and change with the
 	// network.
 	DNS translate.DNSFacts

@@ -17,17 +17,17 @@ type Places struct {
 	mu      sync.Mutex
 	taken   int
 	pods    map[string]int // how many each has
-	waiting []waiting
+	waiting []waiter
 }
 
-type waiting struct {
+type waiter struct {
 	pod     string
 	entered chan struct{} // closed with that
 }
 
 // Enter waits for a place for a pod's hook, until ctx ends. The place is taken until leave is called, once.
 func (p *Places) Enter(ctx context.Context, pod string) (leave func(), err error) {
-	w := waiting{pod, make(chan struct{})}
+	w := waiter{pod, make(chan struct{})}
 	p.mu.Lock()
 	p.waiting = append(p.waiting, w)
 	p.admit()
@@ -48,7 +48,7 @@ func (p *Places) Enter(ctx context.Context, pod string) (leave func(), err error
 	}
 	p.mu.Lock()
 	before := len(p.waiting)
-	p.waiting = slices.DeleteFunc(p.waiting, func(other waiting) bool { return other == w })
+	p.waiting = slices.DeleteFunc(p.waiting, func(other waiter) bool { return other == w })
 	entered := len(p.waiting) == before
 	p.mu.Unlock()
 	if entered {
@@ -59,7 +59,7 @@ func (p *Places) Enter(ctx context.Context, pod string) (leave func(), err error
 
 // admit starts the waiters that have a place.
 func (p *Places) admit() {
-	p.waiting = slices.DeleteFunc(p.waiting, func(w waiting) bool {
+	p.waiting = slices.DeleteFunc(p.waiting, func(w waiter) bool {
 		has := p.pods[w.pod]
 		if has > 0 && p.taken >= hookPlaces/2 && (p.taken >= hookPlaces || has >= hookPlaces/8) {
 			return false

@@ -40,7 +40,7 @@ func FuzzLoad(f *testing.F) {
 			t.Fatal("not the same twice, or the data was changed")
 		}
 		for _, pod := range pods {
-			errs := append(append(podspec.Validate(pod), podspec.ValidateStatic(pod, podspec.Has{})...),
+			errs := append(append(podspec.Validate(pod), podspec.ValidateStatic(pod, podspec.ObjectSources{})...),
 				podspec.Unsupported(pod)...)
 			if len(errs) > 0 || pod.UID == "" {
 				t.Fatalf("a pod that cannot run: %v", errs)

@@ -43,14 +43,14 @@ func Empty(data []byte) bool {
 	return len(data) == 0 || string(data) == "null"
 }
 
-// Loaded is the result of one document of a manifest: a pod, perhaps with warnings, or else problems.
-type Loaded struct {
+// LoadResult is the result of one document of a manifest: a pod, perhaps with warnings, or else problems.
+type LoadResult struct {
 	Pod      *v1.Pod
 	Problems []Problem
 }
 
 // LoadEach is Load with its results by document, in the order of the file.
-func LoadEach(path string, data []byte, opts Options) (out []Loaded) {
+func LoadEach(path string, data []byte, opts Options) (out []LoadResult) {
 	seen := map[string]bool{}
 	for _, document := range Decode(path, data) {
 		out = append(out, document.load(opts, seen))
@@ -62,7 +62,7 @@ func LoadEach(path string, data []byte, opts Options) (out []Loaded) {
 
 // limitProblems limits the problems of documents without pods, or the warnings of those with pods. The last listed one counts the
 // others. It names no pod, so that callers keep the last good versions of all.
-func limitProblems(out []Loaded, warnings bool) {
+func limitProblems(out []LoadResult, warnings bool) {
 	listed, more, first := 0, 0, -1
 	for i, one := range out {
 		n := len(one.Problems)
@@ -84,8 +84,8 @@ func limitProblems(out []Loaded, warnings bool) {
 }
 
 // load makes the pod of a document; seen has namespace/name of the pods before it in the file.
-func (d *Document) load(opts Options, seen map[string]bool) Loaded {
-	l := &loading{document: d, opts: opts, seen: seen}
+func (d *Document) load(opts Options, seen map[string]bool) LoadResult {
+	l := &loader{document: d, opts: opts, seen: seen}
 	pod := l.load()
 	if pod == nil { // then the ignored fields are faults, since no pod runs without them
 		for i := range l.problems {
@@ -93,11 +93,11 @@ func (d *Document) load(opts Options, seen map[string]bool) Loaded {
 		}
 	}
 	slices.SortStableFunc(l.problems, func(a, b Problem) int { return a.Line - b.Line })
-	return Loaded{pod, l.problems}
+	return LoadResult{pod, l.problems}
 }
 
-// loading is the state of one document's loading.
-type loading struct {
+// loader is the state of one document's loading.
+type loader struct {
 	document   *Document
 	opts       Options
 	seen       map[string]bool
@@ -106,7 +106,7 @@ type loading struct {
 }
 
 // load returns the pod, or nil if there are faults.
-func (l *loading) load() *v1.Pod {
+func (l *loader) load() *v1.Pod {
 	for _, problem := range slices.Concat(l.document.Problems, l.document.Warnings) {
 		problem.Pod, problem.Warning = l.pod(), problem.Warning && !l.strict()
 		l.problems = append(l.problems, problem)
@@ -154,11 +154,11 @@ func (l *loading) load() *v1.Pod {
 }
 
 // strict reports whether the fields that a kubelet ignores are faults.
-func (l *loading) strict() bool { return l.opts.Source == SubmitSource }
+func (l *loader) strict() bool { return l.opts.Source == SubmitSource }
 
 // checkName checks the author's name, which Static replaces: its form, that the file has it once, and that the pod does not claim
 // to be a mirror pod.
-func (l *loading) checkName() (wrong bool) {
+func (l *loader) checkName() (wrong bool) {
 	meta, at := &l.document.Pod.ObjectMeta, field.NewPath("metadata")
 	if meta.Name == "" {
 		l.report(field.Required(at.Child("name"), ""), false)
@@ -179,7 +179,7 @@ func (l *loading) checkName() (wrong bool) {
 	return wrong
 }
 
-func (l *loading) report(err *field.Error, warning bool) {
+func (l *loader) report(err *field.Error, warning bool) {
 	if len(l.problems) == maxProblems {
 		l.unreported++
 		return
@@ -194,7 +194,7 @@ func (l *loading) report(err *field.Error, warning bool) {
 }
 
 // pod returns namespace/name of the pod as it would run, or "" if the document has no name.
-func (l *loading) pod() string {
+func (l *loader) pod() string {
 	if l.document.name == "" {
 		return ""
 	}

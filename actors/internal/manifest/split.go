@@ -73,13 +73,13 @@ func Batches(path string, data []byte, most int) ([]Batch, error) {
 	return out, nil
 }
 
-// Skipped is a document of a kind that a node does not run.
-type Skipped struct{ Kind, Name string }
+// SkippedDocument is a document of a kind that a node does not run.
+type SkippedDocument struct{ Kind, Name string }
 
 // WithoutUnsupported returns a file with the documents of unsupported kinds blanked. Line numbers stay.
-func WithoutUnsupported(data []byte) ([]byte, []Skipped) {
+func WithoutUnsupported(data []byte) ([]byte, []SkippedDocument) {
 	data = slices.Clone(unmarked(data))
-	var out []Skipped
+	var out []SkippedDocument
 	for _, c := range split(data, math.MaxInt) {
 		text, faults, _ := toJSON(c.data)
 		if len(faults) > 0 {
@@ -91,7 +91,7 @@ func WithoutUnsupported(data []byte) ([]byte, []Skipped) {
 			continue
 		}
 		_, name := readName(text)
-		out = append(out, Skipped{kind, name})
+		out = append(out, SkippedDocument{kind, name})
 		for i := c.at; i < c.at+len(c.data); i++ {
 			if data[i] != '\n' {
 				data[i] = ' '

@@ -59,7 +59,7 @@ func TestBatches(t *testing.T) {
 // Documents that a node does not run are omitted, and the lines of the rest stay.
 func TestWithoutUnsupported(t *testing.T) {
 	text, skipped := WithoutUnsupported([]byte(threeMaps))
-	if !slices.Equal(skipped, []Skipped{{"Ingress", "web"}}) {
+	if !slices.Equal(skipped, []SkippedDocument{{"Ingress", "web"}}) {
 		t.Errorf("skipped %v", skipped)
 	}
 	s, problems := LoadSubmission("f", text, Options{})

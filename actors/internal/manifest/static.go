@@ -35,13 +35,13 @@ type Options struct {
 	// Source is FileSource, HTTPSource, SubmitSource, or another name, which is treated like HTTPSource.
 	Source string
 	// Has describes the objects of the node to which a pod may refer.
-	Has Has
+	Has ObjectSources
 	// Now becomes the first-seen time of the pod.
 	Now time.Time
 }
 
-// Has describes the objects of a node to which static pods may refer.
-type Has = podspec.Has
+// ObjectSources describes the objects of a node to which static pods may refer.
+type ObjectSources = podspec.ObjectSources
 
 // Static returns the pod that runs on this node without an API server, made from the author's pod as the kubelet does. The
 // node's name is appended to its name. Its UID is the same for the same manifest, node and path. It has the annotations of its

@@ -36,7 +36,7 @@ spec:
 
 func submission(text string) (Submission, []Problem) {
 	return LoadSubmission("f", []byte(text), Options{NodeName: "node", Source: SubmitSource, Now: time.Unix(1, 0),
-		Has: Has{Objects: true}})
+		Has: ObjectSources{Objects: true}})
 }
 
 func TestASubmissionMayHaveTemplatesAndObjects(t *testing.T) {

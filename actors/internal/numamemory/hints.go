@@ -12,12 +12,12 @@ import (
 // request is the memory that a container or a pod asks for, in bytes by type.
 type request map[v1.ResourceName]uint64
 
-// reusable is the memory of a pod's init containers, by nodes and type.
-type reusable map[topology.Mask]request
+// reusableMemory is the memory of a pod's init containers, by nodes and type.
+type reusableMemory map[topology.Mask]request
 
 // hints returns the sets of nodes with enough free memory of all types. The preferred ones have as few nodes as the machine has
 // for the request, whether its memory is free or not.
-func (p Static) hints(u usage, reuse reusable, r request) (out []topology.Hint) {
+func (p Static) hints(u usage, reuse reusableMemory, r request) (out []topology.Hint) {
 	all := p.machine.nodes()
 	least := all.Len()
 	for nodes := range all.Subsets() {
@@ -71,7 +71,7 @@ func best(hints []topology.Hint, include topology.Mask) (out topology.Hint, foun
 }
 
 // choose returns the nodes of a request: the merged hint if it suits, else the best ones that include them.
-func (p Static) choose(u usage, reuse reusable, r request, hint topology.Result) (topology.Mask, error) {
+func (p Static) choose(u usage, reuse reusableMemory, r request, hint topology.Result) (topology.Mask, error) {
 	hints := p.hints(u, reuse, r)
 	if hint.Nodes != 0 && slices.ContainsFunc(hints, func(h topology.Hint) bool { return h.Nodes == hint.Nodes }) {
 		return hint.Nodes, nil

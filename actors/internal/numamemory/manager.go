@@ -58,7 +58,7 @@ type Manager struct {
 	file   *statefile.File[checkpoint.Data]
 
 	mu    sync.Mutex
-	given Given
+	given Assignments
 }
 
 // Open reads the checkpoint. An error means that the agent cannot start: the reservations do not fit the machine, or the
@@ -138,7 +138,7 @@ func (m *Manager) Close() { m.file.Close() }
 func (m *Manager) Static() bool { return m != nil && m.static != nil }
 
 // change sets the allocations and schedules them for the next write. The caller holds mu.
-func (m *Manager) change(g Given) {
+func (m *Manager) change(g Assignments) {
 	m.given = g
 	m.file.Set(m.static.data(g))
 }

@@ -44,7 +44,7 @@ func ofPod(pod *v1.Pod) request {
 // Allocate adds the memory of a container, from the nodes of the merged hint if possible. One that has its memory keeps it. The
 // memory that is reused is subtracted from the blocks of the init containers, so that the sum of all blocks is the allocated
 // memory.
-func (p Static) Allocate(g Given, pod *v1.Pod, c *v1.Container, hint topology.Result) (Given, error) {
+func (p Static) Allocate(g Assignments, pod *v1.Pod, c *v1.Container, hint topology.Result) (Assignments, error) {
 	uid, r := string(pod.UID), memoryOf(c.Resources.Requests)
 	if len(r) == 0 || g[uid][c.Name] != nil {
 		return g, nil
@@ -63,7 +63,7 @@ func (p Static) Allocate(g Given, pod *v1.Pod, c *v1.Container, hint topology.Re
 	}
 	out := maps.Clone(g)
 	if out == nil {
-		out = Given{}
+		out = Assignments{}
 	}
 	out[uid] = has
 	return out, nil
@@ -84,8 +84,8 @@ func before(pod *v1.Pod, c *v1.Container) (names []string) {
 }
 
 // reusable returns the memory that a container may reuse.
-func (g Given) reusable(pod *v1.Pod, c *v1.Container) reusable {
-	out := reusable{}
+func (g Assignments) reusable(pod *v1.Pod, c *v1.Container) reusableMemory {
+	out := reusableMemory{}
 	for _, name := range before(pod, c) {
 		for _, b := range g[string(pod.UID)][name] {
 			if out[b.Nodes] == nil {
@@ -115,7 +115,7 @@ func reuse(has map[string][]Block, pod *v1.Pod, c *v1.Container, block Block) {
 }
 
 // complete reports whether each container of a pod has the memory of its request. Blocks of init containers may be smaller.
-func (g Given) complete(pod *v1.Pod) bool {
+func (g Assignments) complete(pod *v1.Pod) bool {
 	has := g[string(pod.UID)]
 	for i, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for j := range list {
@@ -133,7 +133,7 @@ func (g Given) complete(pod *v1.Pod) bool {
 }
 
 // Hints returns the hints for a container, or for the whole pod if it is nil. Memory that is allocated already has one hint.
-func (p Static) Hints(g Given, pod *v1.Pod, c *v1.Container) (out []topology.Request) {
+func (p Static) Hints(g Assignments, pod *v1.Pod, c *v1.Container) (out []topology.Request) {
 	uid, r := string(pod.UID), ofPod(pod)
 	var has []Block
 	if c != nil {
@@ -151,7 +151,7 @@ func (p Static) Hints(g Given, pod *v1.Pod, c *v1.Container) (out []topology.Req
 		}
 		hints = []topology.Hint{{Nodes: nodes, Preferred: true}}
 	} else {
-		var reuse reusable
+		var reuse reusableMemory
 		if c != nil {
 			reuse = g.reusable(pod, c)
 		}
@@ -164,7 +164,7 @@ func (p Static) Hints(g Given, pod *v1.Pod, c *v1.Container) (out []topology.Req
 }
 
 // explain returns the requested memory of a container, and the free memory of each node.
-func (p Static) explain(g Given, c *v1.Container) string {
+func (p Static) explain(g Assignments, c *v1.Container) string {
 	u, r := p.machine.usage(g), memoryOf(c.Resources.Requests)
 	text := fmt.Sprintf("container %s", c.Name)
 	for i, name := range slices.Sorted(maps.Keys(r)) {

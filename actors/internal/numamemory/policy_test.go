@@ -77,7 +77,7 @@ func newPod(uid string, containers ...string) *v1.Pod {
 }
 
 // allocate allocates to all containers of a pod.
-func (p Static) allocate(g Given, pod *v1.Pod, hint topology.Result) (Given, error) {
+func (p Static) allocate(g Assignments, pod *v1.Pod, hint topology.Result) (Assignments, error) {
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		var err error
 		if g, err = p.Allocate(g, pod, &c, hint); err != nil {
@@ -154,7 +154,7 @@ func TestStatic_Allocate(t *testing.T) {
 		"sidecars are not reused":        {nil, newPod("u", "init:a 4Gi", "side:s 4Gi", "app 4Gi"), none, "a=memory:0@0 app=memory:4Gi@0 s=memory:4Gi@0"},
 		"reuse is within the same nodes": {nil, newPod("u", "init:a 9Gi", "app 4Gi"), none, "a=memory:9Gi@0 and 1 app=memory:4Gi@2"},
 	} {
-		var g Given
+		var g Assignments
 		for _, pod := range c.before {
 			var nodes topology.Mask
 			for _, n := range pod.UID {
@@ -217,7 +217,7 @@ func TestStatic_RandomDays(t *testing.T) {
 	p := Static{machine(t, 4)}
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))
-		var g Given
+		var g Assignments
 		for range 40 {
 			uid := fmt.Sprint(r.IntN(8))
 			if g[uid] != nil {

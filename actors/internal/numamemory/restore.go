@@ -12,7 +12,7 @@ import (
 )
 
 // data returns the content of the checkpoint.
-func (p Static) data(g Given) checkpoint.Data {
+func (p Static) data(g Assignments) checkpoint.Data {
 	out := checkpoint.Data{Policy: PolicyStatic, Nodes: map[int]*checkpoint.Node{},
 		Entries: map[string]map[string][]checkpoint.Block{}}
 	u := p.machine.usage(g)
@@ -42,8 +42,8 @@ func (p Static) data(g Given) checkpoint.Data {
 }
 
 // given returns the allocations of a checkpoint.
-func given(data checkpoint.Data) Given {
-	out := Given{}
+func given(data checkpoint.Data) Assignments {
+	out := Assignments{}
 	for uid, pod := range data.Entries {
 		out[uid] = map[string][]Block{}
 		for name, blocks := range pod {

@@ -16,18 +16,18 @@ type Block struct {
 	Size  uint64
 }
 
-// Given is the memory of containers, by UID and name. It is immutable: changes return a new value.
-type Given map[string]map[string][]Block
+// Assignments is the memory of containers, by UID and name. It is immutable: changes return a new value.
+type Assignments map[string]map[string][]Block
 
 // Keep returns the allocations of the pods that still hold their memory.
-func (g Given) Keep(holds func(uid string) bool) Given {
+func (g Assignments) Keep(holds func(uid string) bool) Assignments {
 	out := maps.Clone(g)
 	maps.DeleteFunc(out, func(uid string, _ map[string][]Block) bool { return !holds(uid) })
 	return out
 }
 
 // without returns the allocations without one pod's.
-func (g Given) without(uid string) Given {
+func (g Assignments) without(uid string) Assignments {
 	return g.Keep(func(other string) bool { return other != uid })
 }
 
@@ -40,7 +40,7 @@ type usage struct {
 
 // usage derives the state. A block of several nodes fills the lowest nodes first. As these nodes serve no other set, its exact
 // distribution does not matter to any decision.
-func (m Machine) usage(g Given) usage {
+func (m Machine) usage(g Assignments) usage {
 	u := usage{map[int]map[v1.ResourceName]uint64{}, map[int]int{}, map[int]topology.Mask{}}
 	for n, types := range m {
 		u.free[n] = map[v1.ResourceName]uint64{}

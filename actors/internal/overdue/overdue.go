@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Reading runs one read at a time. It is safe for concurrent use.
-type Reading[T any] struct {
+// Reader runs one read at a time. It is safe for concurrent use.
+type Reader[T any] struct {
 	name    string
 	timeout time.Duration
 	read    func() (T, error)
@@ -26,14 +26,14 @@ type flight[T any] struct {
 	err   error
 }
 
-// New returns a Reading. Errors begin with name. Callers wait until timeout after the start of a read.
-func New[T any](name string, timeout time.Duration, read func() (T, error)) *Reading[T] {
-	return &Reading[T]{name: name, timeout: timeout, read: read}
+// New returns a Reader. Errors begin with name. Callers wait until timeout after the start of a read.
+func New[T any](name string, timeout time.Duration, read func() (T, error)) *Reader[T] {
+	return &Reader[T]{name: name, timeout: timeout, read: read}
 }
 
 // Get starts a read, or joins the one in progress, and returns its result. It returns an error at the timeout or at the end
 // of ctx. While a read hangs, the error text stays the same.
-func (r *Reading[T]) Get(ctx context.Context) (T, error) {
+func (r *Reader[T]) Get(ctx context.Context) (T, error) {
 	f := r.join()
 	if !f.wait(ctx, r.timeout) {
 		var none T
@@ -66,7 +66,7 @@ func (f *flight[T]) overdue(name, done string) error {
 }
 
 // join returns the read in progress, and starts one if there is none.
-func (r *Reading[T]) join() *flight[T] {
+func (r *Reader[T]) join() *flight[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.now != nil {
@@ -94,9 +94,9 @@ func (f *flight[T]) run(name string, do func() (T, error)) {
 	f.value, f.err = do()
 }
 
-// Writing writes a value as a whole, such as a checkpoint. One write runs at a time, and each takes the newest value at its
+// Writer writes a value as a whole, such as a checkpoint. One write runs at a time, and each takes the newest value at its
 // start. An older value therefore never overwrites a newer one. It is safe for concurrent use.
-type Writing[T any] struct {
+type Writer[T any] struct {
 	name    string
 	timeout time.Duration
 	write   func(T) error
@@ -107,20 +107,20 @@ type Writing[T any] struct {
 	now, next *flight[struct{}] // the write in progress, and the one after it
 }
 
-// NewWriting returns a Writing. Errors begin with name. Callers wait until timeout after the start of a write.
-func NewWriting[T any](name string, timeout time.Duration, write func(T) error) *Writing[T] {
-	return &Writing[T]{name: name, timeout: timeout, write: write}
+// NewWriter returns a Writer. Errors begin with name. Callers wait until timeout after the start of a write.
+func NewWriter[T any](name string, timeout time.Duration, write func(T) error) *Writer[T] {
+	return &Writer[T]{name: name, timeout: timeout, write: write}
 }
 
 // Set sets the value for the following writes; the caller must not change it afterwards. It neither writes nor blocks.
-func (w *Writing[T]) Set(value T) {
+func (w *Writer[T]) Set(value T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.newest, w.set = value, true
 }
 
 // Newest is the value that was set last, and whether one was.
-func (w *Writing[T]) Newest() (T, bool) {
+func (w *Writer[T]) Newest() (T, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.newest, w.set
@@ -130,7 +130,7 @@ func (w *Writing[T]) Newest() (T, bool) {
 // exceeds the timeout; the write still follows. While a write hangs, the error text stays the same and Flush returns at once.
 // Flush takes no context: a stopping caller should not abandon a write that is about to end. It blocks for at most twice the
 // timeout. Before the first Set there is nothing to write.
-func (w *Writing[T]) Flush() error {
+func (w *Writer[T]) Flush() error {
 	if _, set := w.Newest(); !set {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (w *Writing[T]) Flush() error {
 }
 
 // join returns the write that will take the newest value, and the write in progress before it, if any.
-func (w *Writing[T]) join() (before, f *flight[struct{}]) {
+func (w *Writer[T]) join() (before, f *flight[struct{}]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.now == nil {
@@ -158,7 +158,7 @@ func (w *Writing[T]) join() (before, f *flight[struct{}]) {
 }
 
 // begin starts a write of the newest value. The caller holds mu.
-func (w *Writing[T]) begin(f *flight[struct{}]) {
+func (w *Writer[T]) begin(f *flight[struct{}]) {
 	f.began, w.now = time.Now(), f
 	value := w.newest
 	go func() {

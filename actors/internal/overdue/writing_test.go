@@ -12,7 +12,7 @@ func TestAWriteThatEnds(t *testing.T) {
 	broken := errors.New("broken")
 	for _, want := range []error{nil, broken} {
 		var wrote []int
-		w := NewWriting("it", time.Hour, func(v int) error {
+		w := NewWriter("it", time.Hour, func(v int) error {
 			wrote = append(wrote, v)
 			return want
 		})
@@ -33,7 +33,7 @@ func TestAWriteThatEnds(t *testing.T) {
 			t.Errorf("wrote %v, newest is %d", wrote, v)
 		}
 	}
-	w := NewWriting("it", time.Hour, func(int) error { panic("a bug") })
+	w := NewWriter("it", time.Hour, func(int) error { panic("a bug") })
 	w.Set(1)
 	if err := w.Flush(); err == nil || !strings.Contains(err.Error(), "it: panic: a bug") {
 		t.Error(err)
@@ -44,7 +44,7 @@ func TestAWriteThatEnds(t *testing.T) {
 // callers.
 func TestAWriteThatHangs(t *testing.T) {
 	begun, back := make(chan int, 9), make(chan struct{})
-	w := NewWriting("the disk", time.Millisecond, func(v int) error {
+	w := NewWriter("the disk", time.Millisecond, func(v int) error {
 		begun <- v
 		<-back
 		if v == 1 {

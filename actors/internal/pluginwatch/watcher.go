@@ -47,10 +47,10 @@ type Watcher struct {
 	// Retry returns the delay after this many failed registrations.
 	Retry func(fails int) time.Duration
 
-	sockets map[string]*socket // by path; used by Run alone
-	past    map[string]past    // of the sockets that are gone, by path; used by Run alone
-	errors  rate.Sometimes     // logs errors of inotify
-	done    chan func()        // results of registrations, applied by Run
+	sockets map[string]*socket     // by path; used by Run alone
+	past    map[string]pathHistory // of the sockets that are gone, by path; used by Run alone
+	errors  rate.Sometimes         // logs errors of inotify
+	done    chan func()            // results of registrations, applied by Run
 	asking  sync.WaitGroup
 	open    func() (*fsnotify.Watcher, error) // nil means fsnotify's own
 }
@@ -73,8 +73,8 @@ const (
 	maxName  = 512
 )
 
-// past is the history of a path: a plugin that fails right after its registration makes its socket again and again.
-type past struct {
+// pathHistory is the history of a path: a plugin that fails right after its registration makes its socket again and again.
+type pathHistory struct {
 	ends    int       // of short registrations
 	retryAt time.Time // when the next socket may register
 }
@@ -141,7 +141,7 @@ func (w *Watcher) watch(ctx context.Context) error {
 		}
 	}()
 	if w.sockets == nil {
-		w.sockets, w.past, w.done = map[string]*socket{}, map[string]past{}, make(chan func())
+		w.sockets, w.past, w.done = map[string]*socket{}, map[string]pathHistory{}, make(chan func())
 		w.errors.Interval = time.Minute
 	}
 	for ctx.Err() == nil {
@@ -224,7 +224,7 @@ func (w *Watcher) scan(ctx context.Context, events *fsnotify.Watcher, now time.T
 			w.remember(s, now)
 		}
 	}
-	maps.DeleteFunc(w.past, func(_ string, p past) bool { return now.Sub(p.retryAt) > lasting })
+	maps.DeleteFunc(w.past, func(_ string, p pathHistory) bool { return now.Sub(p.retryAt) > lasting })
 	due = scanEvery
 	busy := 0
 	for _, s := range w.sockets {

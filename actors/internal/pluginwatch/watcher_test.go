@@ -134,7 +134,7 @@ func TestFlappingSocket_HasBackOff(t *testing.T) {
 	}
 	defer events.Close() //nolint:errcheck // it only closes descriptors
 	w := Watcher{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Retry: retry, sockets: map[string]*socket{},
-		past: map[string]past{}, done: make(chan func())}
+		past: map[string]pathHistory{}, done: make(chan func())}
 	path, now, asked := filepath.Join(w.Dir, "s"), time.Now(), 0
 	live := func(lasts time.Duration) {
 		t.Helper()

@@ -99,8 +99,8 @@ func TestChecksChangeNothingAndAreRepeatable(t *testing.T) {
 		pod := randomPod(t)
 		Default(pod)
 		before := asText(t, pod)
-		first := kinds(append(append(Validate(pod), ValidateStatic(pod, Has{})...), Unsupported(pod)...))
-		second := kinds(append(append(Validate(pod), ValidateStatic(pod, Has{})...), Unsupported(pod)...))
+		first := kinds(append(append(Validate(pod), ValidateStatic(pod, ObjectSources{})...), Unsupported(pod)...))
+		second := kinds(append(append(Validate(pod), ValidateStatic(pod, ObjectSources{})...), Unsupported(pod)...))
 		if after := asText(t, pod); after != before {
 			t.Fatalf("before\n%s\nafter\n%s", before, after)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/admission"
 )
 
-// Has describes the sources of objects that static pods of a node may refer to.
-type Has struct {
+// ObjectSources describes the sources of objects that static pods of a node may refer to.
+type ObjectSources struct {
 	// Objects is set if the node has ConfigMaps, Secrets and RuntimeClasses of its own.
 	Objects bool
 	// Cluster is set if there is an API server, whose RuntimeClasses they may use.
@@ -22,7 +22,7 @@ type Has struct {
 // Kubernetes 1.34), as such a pod could read objects that its author may not. Objects of the node itself are permitted. The
 // kubelet's list has no RuntimeClass: with an API server it reads the class there, and without one it ignores the field. The pod
 // must be defaulted.
-func ValidateStatic(pod *v1.Pod, has Has) field.ErrorList {
+func ValidateStatic(pod *v1.Pod, has ObjectSources) field.ErrorList {
 	s := &staticChecker{objects: has.Objects, cluster: has.Cluster}
 	spec := field.NewPath("spec")
 	if pod.Spec.ServiceAccountName != "" {

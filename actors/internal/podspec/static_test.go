@@ -40,7 +40,7 @@ func TestValidateStatic(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			pod := podFrom(t, test.manifest)
 			Default(pod)
-			if got := kinds(ValidateStatic(pod, Has{})); !slices.Equal(got, test.want) {
+			if got := kinds(ValidateStatic(pod, ObjectSources{})); !slices.Equal(got, test.want) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
@@ -49,7 +49,7 @@ func TestValidateStatic(t *testing.T) {
 
 func TestValidateStaticOfANodeWithObjects(t *testing.T) {
 	pod := podFrom(t, aPod("imagePullSecrets: [{name: a}]"))
-	if got := kinds(append(ValidateStatic(pod, Has{Objects: true}), Unsupported(pod)...)); len(got) > 0 {
+	if got := kinds(append(ValidateStatic(pod, ObjectSources{Objects: true}), Unsupported(pod)...)); len(got) > 0 {
 		t.Errorf("got %v", got)
 	}
 }
@@ -57,7 +57,7 @@ func TestValidateStaticOfANodeWithObjects(t *testing.T) {
 // A RuntimeClass comes from the folder or the API server; no other object of the API is available to a static pod.
 func TestValidateStaticOfARuntimeClass(t *testing.T) {
 	pod := podFrom(t, aPod("runtimeClassName: a\noverhead: {cpu: 1m}\nimagePullSecrets: [{name: a}]"))
-	for has, want := range map[Has][]string{
+	for has, want := range map[ObjectSources][]string{
 		{}:                             {"spec.runtimeClassName: Forbidden", "spec.imagePullSecrets: Forbidden"},
 		{Objects: true}:                {},
 		{Cluster: true}:                {"spec.imagePullSecrets: Forbidden"},
@@ -75,7 +75,7 @@ func TestValidateStaticRefusesVolumesOfTheAPI(t *testing.T) {
 		"persistentVolumeClaim": "{claimName: a}", "ephemeral": "{volumeClaimTemplate: {}}",
 	} {
 		pod := podFrom(t, aVolume(kind+": "+source))
-		if got, want := kinds(ValidateStatic(pod, Has{})),
+		if got, want := kinds(ValidateStatic(pod, ObjectSources{})),
 			"spec.volumes[0]."+kind+": Forbidden"; !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: got %v, want %s", kind, got, want)
 		}
@@ -85,7 +85,7 @@ func TestValidateStaticRefusesVolumesOfTheAPI(t *testing.T) {
 // The reason of a rejection must fit the node: a node in a cluster has an API server.
 func TestValidateStatic_ReasonOfANodeInACluster(t *testing.T) {
 	pod := podFrom(t, aPod("serviceAccountName: a"))
-	for has, want := range map[Has]string{
+	for has, want := range map[ObjectSources]string{
 		{}: "a static pod cannot refer to service accounts: there is no API server to ask",
 		{Cluster: true}: "a static pod cannot refer to service accounts: only a pod of the API server can, as its author's rights are " +
 			"checked there",

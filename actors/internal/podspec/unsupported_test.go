@@ -44,7 +44,7 @@ volumes:
 - {name: plain}
 `))
 	Default(pod)
-	errs := append(append(Validate(pod), ValidateStatic(pod, Has{})...), Unsupported(pod)...)
+	errs := append(append(Validate(pod), ValidateStatic(pod, ObjectSources{})...), Unsupported(pod)...)
 	if len(errs) > 0 {
 		t.Errorf("refused: %v", errs)
 	}
@@ -76,14 +76,14 @@ func TestExtendedResources(t *testing.T) {
 	if errs := Unsupported(pod); len(errs) > 0 {
 		t.Errorf("counted: %v", errs)
 	}
-	if errs := ValidateStatic(pod, Has{}); len(errs) > 0 {
+	if errs := ValidateStatic(pod, ObjectSources{}); len(errs) > 0 {
 		t.Errorf("of a static pod: %v", errs)
 	}
 	for _, text := range []string{"limits: {kubernetes.io/batteries: 1}",
 		"limits: {deviceclass.resource.kubernetes.io/gpu: 1}", "requests: {kubernetes.io/batteries: 1}"} {
 		static := podFrom(t, aContainer("resources: {"+text+"}"))
 		Default(static)
-		if errs := ValidateStatic(static, Has{Cluster: true}); len(errs) == 0 || errs[0].Detail != notYet {
+		if errs := ValidateStatic(static, ObjectSources{Cluster: true}); len(errs) == 0 || errs[0].Detail != notYet {
 			t.Errorf("of a static pod, %s: %v", text, errs)
 		}
 	}

@@ -40,7 +40,7 @@ type Format[T any] struct {
 // File is a checkpoint. It is safe for concurrent use. Only Flush and Close wait for the disk.
 type File[T any] struct {
 	format  Format[T]
-	writing *overdue.Writing[T]
+	writing *overdue.Writer[T]
 	writes  sync.WaitGroup
 }
 
@@ -68,7 +68,7 @@ func (e *StaleError) Unwrap() error { return e.Err }
 
 // Open reads the checkpoint and returns its content. Without a file it writes the initial content. The error is an *Error.
 func Open[T any](format Format[T], initial T) (*File[T], T, error) {
-	f := &File[T]{format: format, writing: overdue.NewWriting("the checkpoint of "+format.About, writeTimeout, func(v T) error {
+	f := &File[T]{format: format, writing: overdue.NewWriter("the checkpoint of "+format.About, writeTimeout, func(v T) error {
 		text, err := format.Encode(v)
 		if err != nil { // a bug: every value can be encoded
 			return err

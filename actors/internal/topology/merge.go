@@ -23,8 +23,8 @@ type Result struct {
 	Preferred bool
 }
 
-// partial is a combination of one hint for each of the first requests.
-type partial struct {
+// combination is a combination of one hint for each of the first requests.
+type combination struct {
 	nodes     Mask // the intersection of the hints
 	first     Mask // the first hint; empty: none had nodes
 	preferred bool // all are preferred, and equal
@@ -34,9 +34,9 @@ type partial struct {
 // intermediate results are joined, so that the cost does not grow with the power of the number of requests. The result is the
 // same, because the order of two results does not depend on the combination that they stem from.
 func (m Machine) merge(requests []Request, closest bool) Result {
-	reached := map[partial]bool{{nodes: m.Nodes, preferred: true}: true}
+	reached := map[combination]bool{{nodes: m.Nodes, preferred: true}: true}
 	for _, r := range requests {
-		next := map[partial]bool{}
+		next := map[combination]bool{}
 		for p := range reached {
 			for _, h := range r.Hints {
 				next[p.with(h)] = true
@@ -55,7 +55,7 @@ func (m Machine) merge(requests []Request, closest bool) Result {
 	return best
 }
 
-func (p partial) with(h Hint) partial {
+func (p combination) with(h Hint) combination {
 	p.preferred = p.preferred && h.Preferred
 	if h.Nodes == 0 { // no set of nodes is better than another
 		return p

@@ -22,7 +22,7 @@ type Attempt struct {
 	Results messages.ProbeResults
 	Failing []messages.FailingProbe // probes
 	Hook    Hook
-	Given   resources.Given
+	Given   resources.AttemptState
 	Held    bool // its back-off has an Event
 	Renew   bool // it has to be ended at a user's request, and started again
 }

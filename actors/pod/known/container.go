@@ -68,11 +68,11 @@ type Order struct {
 	Attempt    uint32
 	Generation uint64
 	Sandbox    string
-	Ends       Ends
+	Ends       Termination
 }
 
-// Ends is the mode in which the actor has to end the container.
-type Ends struct {
+// Termination is the mode in which the actor has to end the container.
+type Termination struct {
 	Grace  time.Duration
 	Until  time.Time
 	Why    messages.Cause

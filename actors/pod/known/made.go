@@ -85,7 +85,7 @@ func (s *State) ImageOf(key messages.ImageKey, image string) *Container {
 // Sized returns the container with its present and allocated resources.
 func (s *State) Sized(c *Container) *resources.Container {
 	f := c.Newest()
-	return &resources.Container{Given: &f.Given, Pod: s.Pod, Spec: c.Spec, Fact: &f.ContainerFact, Set: &s.Set}
+	return &resources.Container{AttemptState: &f.Given, Pod: s.Pod, Spec: c.Spec, Fact: &f.ContainerFact, Set: &s.Set}
 }
 
 // Unsettled reports whether the container may run with other resources than its allocation.

@@ -17,8 +17,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Given is the state of the resources of one attempt of a container. The zero value stands for no change since its creation.
-type Given struct {
+// AttemptState is the state of the resources of one attempt of a container. The zero value means no change since the creation.
+type AttemptState struct {
 	made     *v1.ResourceRequirements // at its creation, read once; nil: unknown
 	read     bool
 	since    bool                         // it may have been changed after its creation: then the other fields count
@@ -28,12 +28,12 @@ type Given struct {
 }
 
 // Gave records a change and the runtime's report after it.
-func (g *Given) Gave(resources *v1.ResourceRequirements, reported *messages.ContainerResources) {
+func (g *AttemptState) Gave(resources *v1.ResourceRequirements, reported *messages.ContainerResources) {
 	g.since, g.has, g.tries, g.reported = true, resources, nil, reported
 }
 
 // Failed records that a change failed. If it was sent, a part may be in effect.
-func (g *Given) Failed(sent bool) {
+func (g *AttemptState) Failed(sent bool) {
 	if g.tries = nil; sent {
 		g.has = nil
 	}
@@ -41,7 +41,7 @@ func (g *Given) Failed(sent bool) {
 
 // Container is a running container.
 type Container struct {
-	*Given
+	*AttemptState
 	Pod  *v1.Pod
 	Spec *v1.Container
 	Fact *messages.ContainerFact

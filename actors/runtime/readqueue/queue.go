@@ -10,8 +10,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
-// Listed is one pod's part of an audit's lists. A reading that starts with it needs no lists of its own.
-type Listed struct {
+// PodListing is one pod's part of an audit's lists. A reading that starts with it needs no lists of its own.
+type PodListing struct {
 	facts.Listing
 	Sig    uint64 // of the pod's listed objects
 	ReadAt time.Time
@@ -33,10 +33,10 @@ type podRead struct {
 	state    readState
 	repeat   bool // requested during a reading: read once more afterwards
 	failures int
-	from     *Listed   // nil: the reading makes its own lists
-	alone    bool      // no audit could serve it
-	audit    uint64    // the first audit that serves it, while it is sharing
-	began    time.Time // start of the reading
+	from     *PodListing // nil: the reading makes its own lists
+	alone    bool        // no audit could serve it
+	audit    uint64      // the first audit that serves it, while it is sharing
+	began    time.Time   // start of the reading
 }
 
 // Queue is pure. Each pod has one reading at a time. Any number of requests during a reading cause one more. Requests are kept
@@ -60,9 +60,9 @@ func New(limit int) *Queue {
 func (q *Queue) Ask(uid string) { q.want(uid, nil) }
 
 // AskFrom requests a reading of the pod from the audit's lists, unless Ask is called for it before its turn.
-func (q *Queue) AskFrom(uid string, l *Listed) { q.want(uid, l) }
+func (q *Queue) AskFrom(uid string, l *PodListing) { q.want(uid, l) }
 
-func (q *Queue) want(uid string, l *Listed) {
+func (q *Queue) want(uid string, l *PodListing) {
 	w := q.pods[uid]
 	if w == nil {
 		q.pods[uid] = &podRead{from: l}
@@ -85,7 +85,7 @@ func (q *Queue) want(uid string, l *Listed) {
 }
 
 // stale reports whether an audit has seen a change that the reading in progress may miss.
-func (w *podRead) stale(l *Listed) bool {
+func (w *podRead) stale(l *PodListing) bool {
 	if w.from != nil {
 		return w.from.Sig != l.Sig
 	}
@@ -96,7 +96,7 @@ func (w *podRead) stale(l *Listed) bool {
 func (q *Queue) Pending(uid string) bool { return q.pods[uid] != nil }
 
 // Next starts the next reading and returns its pod.
-func (q *Queue) Next(now time.Time) (uid string, from *Listed, ok bool) {
+func (q *Queue) Next(now time.Time) (uid string, from *PodListing, ok bool) {
 	if !q.Open || q.running >= q.limit {
 		return "", nil, false
 	}
@@ -136,7 +136,7 @@ func (q *Queue) Share(above int, audit uint64) bool {
 }
 
 // Shared ends the wait for an audit. from returns a pod's part of its lists; nil if there is no reliable one.
-func (q *Queue) Shared(audit uint64, from func(uid string) *Listed) {
+func (q *Queue) Shared(audit uint64, from func(uid string) *PodListing) {
 	for _, uid := range slices.Sorted(maps.Keys(q.pods)) {
 		if w := q.pods[uid]; w.state == sharing && w.audit <= audit {
 			l := from(uid)

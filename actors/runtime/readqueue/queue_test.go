@@ -49,23 +49,23 @@ func TestReadQueue(t *testing.T) {
 }
 
 func TestReadQueueListings(t *testing.T) {
-	old, same, other := &Listed{Sig: 1}, &Listed{Sig: 1}, &Listed{Sig: 2}
-	later := &Listed{Sig: 1, ReadAt: epoch.Add(1)}
+	old, same, other := &PodListing{Sig: 1}, &PodListing{Sig: 1}, &PodListing{Sig: 2}
+	later := &PodListing{Sig: 1, ReadAt: epoch.Add(1)}
 	tests := map[string]struct {
-		asks  []*Listed // before its turn
-		while []*Listed // while it is read
-		from  *Listed
+		asks  []*PodListing // before its turn
+		while []*PodListing // while it is read
+		from  *PodListing
 		again bool
 	}{
-		"from an audit":                              {asks: []*Listed{old}, from: old},
-		"the newer audit's":                          {asks: []*Listed{old, other}, from: other},
-		"somebody asks for newer":                    {asks: []*Listed{old, nil}},
-		"an audit is not newer than what is to come": {asks: []*Listed{nil, old}},
-		"the same difference again":                  {asks: []*Listed{old}, while: []*Listed{same}, from: old},
-		"another difference":                         {asks: []*Listed{old}, while: []*Listed{other}, from: old, again: true},
-		"asked while it is read":                     {asks: []*Listed{old}, while: []*Listed{nil}, from: old, again: true},
-		"a difference while it is read":              {asks: []*Listed{nil}, while: []*Listed{later}, again: true},
-		"a difference from before it was read":       {asks: []*Listed{nil}, while: []*Listed{old}},
+		"from an audit":                              {asks: []*PodListing{old}, from: old},
+		"the newer audit's":                          {asks: []*PodListing{old, other}, from: other},
+		"somebody asks for newer":                    {asks: []*PodListing{old, nil}},
+		"an audit is not newer than what is to come": {asks: []*PodListing{nil, old}},
+		"the same difference again":                  {asks: []*PodListing{old}, while: []*PodListing{same}, from: old},
+		"another difference":                         {asks: []*PodListing{old}, while: []*PodListing{other}, from: old, again: true},
+		"asked while it is read":                     {asks: []*PodListing{old}, while: []*PodListing{nil}, from: old, again: true},
+		"a difference while it is read":              {asks: []*PodListing{nil}, while: []*PodListing{later}, again: true},
+		"a difference from before it was read":       {asks: []*PodListing{nil}, while: []*PodListing{old}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

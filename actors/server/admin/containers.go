@@ -13,7 +13,7 @@ import (
 )
 
 // choose finds the container of a request, and notes its name if the request has none.
-func (h *handlers) choose(w http.ResponseWriter, r *http.Request, uid, container string) (containers.Chosen, error) {
+func (h *handlers) choose(w http.ResponseWriter, r *http.Request, uid, container string) (containers.ChosenContainer, error) {
 	c, err := h.conf.Containers.Choose(containers.Name{
 		Namespace: r.PathValue("namespace"), Pod: r.PathValue("pod"), UID: uid, Container: container,
 	})
@@ -57,7 +57,7 @@ func (h *handlers) attach(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (h *handlers) join(w http.ResponseWriter, r *http.Request,
-	join func(http.ResponseWriter, *http.Request, containers.Chosen, containers.StreamOptions) error,
+	join func(http.ResponseWriter, *http.Request, containers.ChosenContainer, containers.StreamOptions) error,
 ) error {
 	var o api.ExecOptions
 	if err := params(r, o.Params()); err != nil {
@@ -96,5 +96,5 @@ func (h *handlers) restart(w http.ResponseWriter, r *http.Request) error {
 	case taken.Refused != "":
 		return refuse(http.StatusConflict, "%s", taken.Refused)
 	}
-	return answer(w, api.Restarted{Containers: taken.Containers})
+	return answer(w, api.Restarts{Containers: taken.Containers})
 }

@@ -60,7 +60,7 @@ type Config struct {
 	// ExclusiveCPUs returns the CPUs that a container has to itself, by the pod's UID and its name; nil: none has any.
 	ExclusiveCPUs func(uid, container string) []int64
 	// Registered returns the control plane's view of the node; nil if the node is in no cluster.
-	Registered func() api.Registered
+	Registered func() api.Registration
 	// Observatory returns the address of the observatory's port, or nil. The error is the reason that it is not open.
 	Observatory func() (*api.Observatory, error)
 	// WriteTimeout bounds the writing of one line of a stream; a client that does not read is disconnected. 0 means half a

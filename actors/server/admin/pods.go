@@ -41,7 +41,7 @@ func (h *handlers) pods(w http.ResponseWriter, r *http.Request) error {
 		At:       now.At, Pods: []api.Pod{}, Node: h.nodeView(now),
 	}
 	if h.conf.Registered != nil {
-		out.Registered = h.conf.Registered()
+		out.Registration = h.conf.Registered()
 	}
 	for _, p := range chosen.choose(now) {
 		pod := view(p)

@@ -105,7 +105,7 @@ func podRoutes() []Route {
 		},
 		{
 			Method: "POST", Path: "/v1/restart/{uid}", handle: (*handlers).restart, Body: map[string]string{},
-			Answer: api.Restarted{}, Summary: "Restart containers of a pod; the body has their IDs by name",
+			Answer: api.Restarts{}, Summary: "Restart containers of a pod; the body has their IDs by name",
 		},
 	}
 }
@@ -177,7 +177,7 @@ func submissionRoutes() []Route {
 			Summary: "List the submitted pods",
 		},
 		{
-			Method: "POST", Path: "/v1/submissions", handle: (*handlers).submit, Body: "", Answer: api.Submitted{},
+			Method: "POST", Path: "/v1/submissions", handle: (*handlers).submit, Body: "", Answer: api.SubmitReply{},
 			Summary: "Submit the pods, ConfigMaps and Secrets of a manifest",
 			Query:   api.Params{"replace": new(bool), "dryRun": new(bool)},
 		},
@@ -187,11 +187,11 @@ func submissionRoutes() []Route {
 		},
 		{
 			Method: "PUT", Path: "/v1/submissions/{namespace}/{name}", handle: (*handlers).submitOne, Body: "",
-			Answer: api.Submitted{}, Summary: "Submit the manifest of one pod in place of the previous one",
+			Answer: api.SubmitReply{}, Summary: "Submit the manifest of one pod in place of the previous one",
 		},
 		{
 			Method: "DELETE", Path: "/v1/submissions/{namespace}/{name}", handle: (*handlers).withdraw,
-			Answer: api.Submitted{}, Summary: "Withdraw a submitted pod, or with kind a ConfigMap or Secret",
+			Answer: api.SubmitReply{}, Summary: "Withdraw a submitted pod, or with kind a ConfigMap or Secret",
 			Query: api.Params{"kind": new(string), "grace": new(*int64), "exact": new(bool), "dryRun": new(bool)},
 		},
 	}

@@ -131,12 +131,12 @@ type tracker struct {
 	begun    bool
 	complete bool // a complete line was sent
 	life     time.Time
-	pods     map[types.UID]tracked
+	pods     map[types.UID]sentPod
 	node     api.Node
 }
 
-// tracked is a pod as sent last.
-type tracked struct {
+// sentPod is a pod as sent last.
+type sentPod struct {
 	pod *board.Pod
 	// sure is set if the publishing actor had audited the runtime: if the pod is missing later, it is gone. An actor that has
 	// just started omits pods that it does not know yet.
@@ -148,9 +148,9 @@ type tracked struct {
 func (t *tracker) next(s *board.Snapshot, node api.Node) (api.Change, bool) {
 	complete := s.Complete()
 	change := api.Change{Version: s.Version, At: s.At, Full: !t.begun || complete && !t.complete}
-	pods := make(map[types.UID]tracked, len(t.pods))
+	pods := make(map[types.UID]sentPod, len(t.pods))
 	for _, p := range t.chosen.choose(s) {
-		pods[p.Pod.UID] = tracked{pod: p, sure: s.Audited}
+		pods[p.Pod.UID] = sentPod{pod: p, sure: s.Audited}
 		if old, ok := t.pods[p.Pod.UID]; change.Full || !ok || !samePod(old.pod, p) {
 			change.Pods = append(change.Pods, t.view(p))
 		}

@@ -172,7 +172,7 @@ func (h *handlers) hand(w http.ResponseWriter, r *http.Request, m messages.Submi
 	}) {
 		status = http.StatusCreated
 	}
-	write(w, status, api.Submitted{Pods: submitted.Pods})
+	write(w, status, api.SubmitReply{Pods: submitted.Pods})
 	return nil
 }
 
@@ -211,7 +211,7 @@ func (h *handlers) withdrawOne(w http.ResponseWriter, r *http.Request, exact boo
 	if err != nil {
 		return err
 	}
-	return answer(w, api.Submitted{Pods: []messages.SubmittedPod{gone.Pod}})
+	return answer(w, api.SubmitReply{Pods: []messages.SubmittedPod{gone.Pod}})
 }
 
 // askSubmit sends a question to the submit actor. Without an answer it is unknown whether it was executed.

@@ -120,13 +120,13 @@ const (
 // chart is a rendered chart.
 type chart struct {
 	ID, Title, Says string
-	Curves          []drawn
+	Curves          []renderedCurve
 	Grid            []line
 	Times           []column
 }
 
-// drawn is a rendered curve. Path is SVG's; Last and Value are its current value.
-type drawn struct {
+// renderedCurve is a rendered curve. Path is SVG's; Last and Value are its current value.
+type renderedCurve struct {
 	Number           int
 	Name, Path, Last string
 	Value            string
@@ -190,7 +190,7 @@ func (k kind) chartOf(samples []*model.ContainerStats) *chart {
 			pen = "L"
 		}
 		last := v[len(v)-1]
-		d := drawn{Number: n + 1, Name: k.curves[n].name, Path: path.String(), Last: k.says(last)}
+		d := renderedCurve{Number: n + 1, Name: k.curves[n].name, Path: path.String(), Last: k.says(last)}
 		if !math.IsNaN(last) {
 			d.Value = strconv.FormatFloat(last, 'f', -1, 64)
 		}

@@ -17,8 +17,8 @@ import (
 // Name identifies a container in a request. An empty UID matches any pod, an empty Container is the pod's default one.
 type Name struct{ Namespace, Pod, UID, Container string }
 
-// Chosen is the container of a request. Immutable.
-type Chosen struct {
+// ChosenContainer is the container of a request. Immutable.
+type ChosenContainer struct {
 	Pod       *board.Pod
 	Container string
 	Status    *v1.ContainerStatus
@@ -62,13 +62,13 @@ func (h *Handlers) Pod(n Name) (*board.Pod, error) {
 }
 
 // Choose finds an existing container.
-func (h *Handlers) Choose(n Name) (Chosen, error) {
+func (h *Handlers) Choose(n Name) (ChosenContainer, error) {
 	pod, err := h.Pod(n)
 	if err != nil {
-		return Chosen{}, err
+		return ChosenContainer{}, err
 	}
 	all := containerNames(pod.Pod)
-	out := Chosen{Pod: pod, Container: n.Container}
+	out := ChosenContainer{Pod: pod, Container: n.Container}
 	if n.Container == "" {
 		if out.Container = defaultContainer(pod.Pod); len(all) > 1 {
 			out.Note = fmt.Sprintf("container %q of %s; -c names another", out.Container, strings.Join(all, ", "))
@@ -77,18 +77,18 @@ func (h *Handlers) Choose(n Name) (Chosen, error) {
 	out.Status = containerStatus(pod, out.Container)
 	switch {
 	case out.Status == nil && len(all) == 0: // found in the runtime and terminating
-		return Chosen{}, bad("pod %q has no container known here", n.Pod)
+		return ChosenContainer{}, bad("pod %q has no container known here", n.Pod)
 	case out.Status == nil && !slices.Contains(all, out.Container):
-		return Chosen{}, refuse(http.StatusNotFound, "pod %q has no container %q; it has %s", n.Pod, out.Container,
+		return ChosenContainer{}, refuse(http.StatusNotFound, "pod %q has no container %q; it has %s", n.Pod, out.Container,
 			strings.Join(all, ", "))
 	case out.Status == nil:
-		return Chosen{}, bad("container %q of pod %q has not been made yet", out.Container, n.Pod)
+		return ChosenContainer{}, bad("container %q of pod %q has not been made yet", out.Container, n.Pod)
 	}
 	return out, nil
 }
 
 // ID returns the ID of the container's current run.
-func (c Chosen) ID() (string, error) {
+func (c ChosenContainer) ID() (string, error) {
 	switch state := c.Status.State; {
 	case state.Running != nil:
 		return c.run(false), nil
@@ -101,7 +101,7 @@ func (c Chosen) ID() (string, error) {
 }
 
 // run returns the ID of a container's latest or previous run, or "".
-func (c Chosen) run(previous bool) string {
+func (c ChosenContainer) run(previous bool) string {
 	s, last := c.Status, ""
 	if t := s.LastTerminationState.Terminated; t != nil {
 		last = t.ContainerID
@@ -122,7 +122,7 @@ func (c Chosen) run(previous bool) string {
 }
 
 // waits returns the reason that the container does not run.
-func (c Chosen) waits() string {
+func (c ChosenContainer) waits() string {
 	if r := c.Pod.Waiting; r != nil && c.Pod.Status != nil && (r.Container == "" || r.Container == c.Container) {
 		return explain.WaitsOf(c.Container, c.Pod.Pod, c.Pod.Status, *r)
 	}
@@ -134,7 +134,7 @@ func (c Chosen) waits() string {
 
 // NeverRan returns the reason that a container with an empty log was not started: the runtime has created it, but could not run
 // its command. For other containers it returns "".
-func (c Chosen) NeverRan() string {
+func (c ChosenContainer) NeverRan() string {
 	t := c.Status.State.Terminated
 	if t == nil && c.Status.State.Running == nil {
 		t = c.Status.LastTerminationState.Terminated

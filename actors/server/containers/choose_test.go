@@ -44,7 +44,7 @@ func TestID_NamesTheContainerOnce(t *testing.T) {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1.PodSpec{
 		InitContainers: []v1.Container{{Name: "i", Image: "x"}}, Containers: []v1.Container{{Name: "c", Image: "x"}}}}
 	for _, name := range []string{"c", "i"} {
-		c := Chosen{Container: name, Status: &v1.ContainerStatus{Name: name}, Pod: &board.Pod{Pod: pod, Status: &v1.PodStatus{},
+		c := ChosenContainer{Container: name, Status: &v1.ContainerStatus{Name: name}, Pod: &board.Pod{Pod: pod, Status: &v1.PodStatus{},
 			Waiting: &messages.Reason{Code: messages.ReasonErrImageNeverPull, Container: name}}}
 		want := `container "` + name + `" of pod "web" does not run: image x is not on this node, and imagePullPolicy is Never`
 		if _, err := c.ID(); err == nil || err.Error() != want {

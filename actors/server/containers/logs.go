@@ -24,7 +24,7 @@ type LogOptions struct {
 }
 
 // Logs answers with the text of a container's log.
-func (h *Handlers) Logs(w http.ResponseWriter, r *http.Request, c Chosen, o LogOptions) error {
+func (h *Handlers) Logs(w http.ResponseWriter, r *http.Request, c ChosenContainer, o LogOptions) error {
 	release, err := take(h.logs, r, c.Pod)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (h *Handlers) Logs(w http.ResponseWriter, r *http.Request, c Chosen, o LogO
 }
 
 // logged returns the run of the container whose log is requested.
-func (c Chosen) logged(previous bool) (string, error) {
+func (c ChosenContainer) logged(previous bool) (string, error) {
 	if id := c.run(previous); id != "" {
 		return id, nil
 	}

@@ -37,7 +37,7 @@ type StreamOptions struct {
 }
 
 // Exec runs a command in a container, and streams with it.
-func (h *Handlers) Exec(w http.ResponseWriter, r *http.Request, c Chosen, o StreamOptions) error {
+func (h *Handlers) Exec(w http.ResponseWriter, r *http.Request, c ChosenContainer, o StreamOptions) error {
 	return h.stream(w, r, &o, "exec", c.Pod, c.ID, func(ctx context.Context, id string) (string, error) {
 		return h.conf.Runtime.Exec(ctx, &runtimeapi.ExecRequest{
 			ContainerId: id, Cmd: o.Command, Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr && !o.TTY,
@@ -46,7 +46,7 @@ func (h *Handlers) Exec(w http.ResponseWriter, r *http.Request, c Chosen, o Stre
 }
 
 // Attach streams with a container's own process.
-func (h *Handlers) Attach(w http.ResponseWriter, r *http.Request, c Chosen, o StreamOptions) error {
+func (h *Handlers) Attach(w http.ResponseWriter, r *http.Request, c ChosenContainer, o StreamOptions) error {
 	return h.stream(w, r, &o, "attach", c.Pod, c.ID, func(ctx context.Context, id string) (string, error) {
 		return h.conf.Runtime.Attach(ctx, &runtimeapi.AttachRequest{
 			ContainerId: id, Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr && !o.TTY,
@@ -280,7 +280,7 @@ func requestStream(r *http.Request, conn net.Conn, target *url.URL) (*http.Respo
 func splice(client net.Conn, fromClient io.Reader, runtime net.Conn, fromRuntime io.Reader, passed func()) {
 	var both sync.WaitGroup
 	pass := func(to net.Conn, from io.Reader) {
-		_, _ = io.Copy(notifying{to, passed}, from) // any error ends it
+		_, _ = io.Copy(notifyingWriter{to, passed}, from) // any error ends it
 		_ = errors.Join(client.Close(), runtime.Close())
 	}
 	both.Go(func() { pass(runtime, fromClient) })
@@ -288,14 +288,14 @@ func splice(client net.Conn, fromClient io.Reader, runtime net.Conn, fromRuntime
 	both.Wait()
 }
 
-// notifying calls passed before each write.
-type notifying struct {
+// notifyingWriter calls passed before each write.
+type notifyingWriter struct {
 	to     io.Writer
 	passed func()
 }
 
 // Write implements io.Writer.
-func (t notifying) Write(p []byte) (int, error) {
+func (t notifyingWriter) Write(p []byte) (int, error) {
 	t.passed()
 	return t.to.Write(p)
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // choose finds the container in the path.
-func (a *api) choose(r *http.Request) (containers.Chosen, error) {
+func (a *api) choose(r *http.Request) (containers.ChosenContainer, error) {
 	return a.conf.Containers.Choose(containers.Name{
 		Namespace: r.PathValue("namespace"), Pod: r.PathValue("pod"), UID: r.PathValue("uid"),
 		Container: r.PathValue("container"),
@@ -41,7 +41,7 @@ func (a *api) containerLogs(w http.ResponseWriter, r *http.Request) error {
 
 // stream answers exec, which needs a command, and attach.
 func (a *api) stream(command bool,
-	open func(http.ResponseWriter, *http.Request, containers.Chosen, containers.StreamOptions) error,
+	open func(http.ResponseWriter, *http.Request, containers.ChosenContainer, containers.StreamOptions) error,
 ) http.Handler {
 	return only(func(w http.ResponseWriter, r *http.Request) error {
 		o, err := parseStreamOptions(r.URL.Query())

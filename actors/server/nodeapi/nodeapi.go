@@ -171,11 +171,11 @@ func (a *api) handle(pattern string, h http.Handler) {
 	}
 }
 
-// failing is a handler that may return an error before its first output, to answer with.
-type failing func(w http.ResponseWriter, r *http.Request) error
+// fallibleHandler is a handler that may return an error before its first output, to answer with.
+type fallibleHandler func(w http.ResponseWriter, r *http.Request) error
 
 // only serves the named methods, and rejects others as the kubelet does.
-func only(h failing, methods ...string) http.Handler {
+func only(h fallibleHandler, methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !slices.Contains(methods, r.Method) {
 			w.Header().Set("Allow", strings.Join(methods, ", "))

@@ -45,21 +45,21 @@ func New(opts Options) supervisors.Constructor {
 type source struct {
 	opts    Options
 	view    View
-	desired base.Desired // as last sent
-	sent    time.Time    // when desired was last sent
+	desired base.DesiredState // as last sent
+	sent    time.Time         // when desired was last sent
 }
 
-// seen is one view of the feed.
-type seen struct{ view View }
+// viewReceived is one view of the feed.
+type viewReceived struct{ view View }
 
 // Routine implements messages.Routine: the messages that follow from it are recorded instead.
-func (seen) Routine() {}
+func (viewReceived) Routine() {}
 
 func (s *source) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
 		s.wait(ctx)
-	case seen:
+	case viewReceived:
 		s.look(ctx, m.view)
 		s.wait(ctx)
 	case messages.ResendDesired:
@@ -77,7 +77,7 @@ func (s *source) wait(ctx supervisors.Context) {
 	ctx.Do(supervisors.Work{Name: "WatchPods", Timeout: checkEvery + slack, Run: func(c context.Context) any {
 		c, cancel := context.WithTimeout(c, checkEvery)
 		defer cancel()
-		m := seen{feed.Wait(c, after)}
+		m := viewReceived{feed.Wait(c, after)}
 		supervisors.Awaited(c)
 		return m
 	}})

@@ -27,7 +27,7 @@ type Node struct {
 
 // Manifest returns the options for reading a manifest of a source.
 func (n Node) Manifest(source string, now time.Time) manifest.Options {
-	has := manifest.Has{Objects: n.Objects, Cluster: n.Cluster}
+	has := manifest.ObjectSources{Objects: n.Objects, Cluster: n.Cluster}
 	return manifest.Options{NodeName: n.NodeName, Source: source, Has: has, Now: now}
 }
 
@@ -72,8 +72,8 @@ func KeepUnchanged(before, now []*v1.Pod) []*v1.Pod {
 	return out
 }
 
-// Desired is the desired state of a source. It belongs to the source's actor. The pods are immutable.
-type Desired struct {
+// DesiredState is the desired state of a source. It belongs to the source's actor. The pods are immutable.
+type DesiredState struct {
 	// Known means that the desired pods are known. Until then Problems explain why they are not.
 	Known    bool
 	Pods     []*v1.Pod
@@ -91,7 +91,7 @@ type Desired struct {
 }
 
 // Log logs new problems under the given title. When the last problem is gone it logs mended, unless that is empty.
-func (d *Desired) Log(ctx supervisors.Context, what, mended string) {
+func (d *DesiredState) Log(ctx supervisors.Context, what, mended string) {
 	if d.logged.Report(ctx.Log(), what, d.Problems) && !d.logged.Any() && mended != "" {
 		ctx.Log().Info(mended)
 	}
@@ -99,7 +99,7 @@ func (d *Desired) Log(ctx supervisors.Context, what, mended string) {
 
 // Send sends the desired pods, or the problems that keep them unknown, to the pods actor. It sends nothing before either is
 // known.
-func (d *Desired) Send(ctx supervisors.Context) {
+func (d *DesiredState) Send(ctx supervisors.Context) {
 	if d.Known || len(d.Problems) > 0 {
 		ctx.Tell(messages.Pods, messages.SourcePodsWanted{Source: ctx.Self(), Pods: d.Pods, Problems: d.Problems,
 			Graces: d.Graces, Unknown: !d.Known, Unread: d.Unread, Journal: d.Journal, UnreadNames: d.Names,
@@ -115,7 +115,7 @@ type Inspection struct {
 }
 
 // Inspect returns the source's part of an inspection.
-func (d *Desired) Inspect() Inspection {
+func (d *DesiredState) Inspect() Inspection {
 	in := Inspection{Heard: d.Known, Pods: []string{}, Problems: slices.Clone(d.Problems)}
 	for _, p := range d.Pods {
 		in.Pods = append(in.Pods, p.Namespace+"/"+p.Name)

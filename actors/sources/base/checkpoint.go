@@ -31,8 +31,8 @@ type Checkpoint struct {
 }
 
 type (
-	saveDue struct{}
-	saved   struct {
+	saveDue         struct{}
+	checkpointSaved struct {
 		value any
 		err   error
 	}
@@ -59,7 +59,7 @@ func (c *Checkpoint) Receive(ctx supervisors.Context, msg any) bool {
 	case saveDue:
 		c.planned = false
 		c.save(ctx)
-	case saved:
+	case checkpointSaved:
 		c.saving = false
 		if m.err == nil {
 			c.plan(ctx)
@@ -89,7 +89,7 @@ func (c *Checkpoint) save(ctx supervisors.Context) {
 	dir, value := c.dir, c.unsaved
 	c.unsaved, c.saving = nil, true
 	ctx.Do(supervisors.Work{Name: "SaveLastGood", Timeout: DiskTimeout, Run: func(context.Context) any {
-		return saved{value, Save(dir, value)}
+		return checkpointSaved{value, Save(dir, value)}
 	}})
 }
 

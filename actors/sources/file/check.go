@@ -13,8 +13,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Checked is the result of reading the manifests at a path.
-type Checked struct {
+// CheckResult is the result of reading the manifests at a path.
+type CheckResult struct {
 	Pods     []*v1.Pod
 	Files    int
 	Problems []messages.ManifestProblem
@@ -23,13 +23,13 @@ type Checked struct {
 }
 
 // Check reads the manifests at path, a folder or a file, for such a node, without an agent.
-func Check(path string, node base.Node) (Checked, error) {
+func Check(path string, node base.Node) (CheckResult, error) {
 	found, _, err := find(path)
 	if err != nil {
-		return Checked{}, err
+		return CheckResult{}, err
 	}
 	parse := manifestParser(node, clock.RealClock{})
-	entries, out := map[string]*entry{}, Checked{Several: map[string]int{}}
+	entries, out := map[string]*entry{}, CheckResult{Several: map[string]int{}}
 	for _, p := range slices.Sorted(maps.Keys(found)) {
 		s := found[p]
 		if s.err == nil && s.info.IsDir() {

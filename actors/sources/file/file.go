@@ -66,7 +66,7 @@ type source struct {
 	memory *memory
 	r      *reader
 
-	desired    base.Desired
+	desired    base.DesiredState
 	checkpoint base.Checkpoint
 	readAt     time.Time
 	files      int

@@ -130,7 +130,7 @@ func (j *journal) settle() {
 }
 
 // spared returns the running pods that are left alone because the journal has no usable record of them.
-func (j *journal) spared() (out []board.Spared) {
+func (j *journal) spared() (out []board.SparedPod) {
 	if j.opts.Board == nil {
 		return nil
 	}

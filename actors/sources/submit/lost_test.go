@@ -20,7 +20,7 @@ func must(t testing.TB, err error) {
 }
 
 // check runs the next check, after the board shows these running pods without a usable record.
-func (r *rig) check(spared ...board.Spared) {
+func (r *rig) check(spared ...board.SparedPod) {
 	r.opts.Board.Publish(board.Snapshot{Audited: true, Spared: spared})
 	r.kit.Advance(checkEvery)
 	r.kit.RunWork()
@@ -40,9 +40,9 @@ func (r *rig) isLost(want bool, pods string) messages.SourcePodsWanted {
 func TestLost_RemovedFolder(t *testing.T) {
 	r := newRig(t)
 	r.submit(yaml("web", "one"), yaml("db", "one"))
-	web := board.Spared{UID: r.uidOf("web"), Name: "default/web-node-1", Source: messages.Submit, Manifest: r.opts.Dir}
-	db := board.Spared{UID: r.uidOf("db"), Name: "default/db-node-1", Source: messages.Submit, Manifest: r.opts.Dir}
-	other := board.Spared{UID: "o", Name: "default/o", Source: messages.File, Manifest: "/other"}
+	web := board.SparedPod{UID: r.uidOf("web"), Name: "default/web-node-1", Source: messages.Submit, Manifest: r.opts.Dir}
+	db := board.SparedPod{UID: r.uidOf("db"), Name: "default/db-node-1", Source: messages.Submit, Manifest: r.opts.Dir}
+	other := board.SparedPod{UID: "o", Name: "default/o", Source: messages.File, Manifest: "/other"}
 	must(t, os.RemoveAll(r.opts.Dir))
 	r.start()
 	r.isLost(true, "")
@@ -85,7 +85,7 @@ func TestLost_FirstJournal(t *testing.T) {
 func TestLost_Returns(t *testing.T) {
 	r := newRig(t)
 	r.submit(yaml("web", "one"))
-	web := board.Spared{UID: r.uidOf("web"), Name: "default/web-node-1", Source: messages.Submit, Manifest: r.opts.Dir}
+	web := board.SparedPod{UID: r.uidOf("web"), Name: "default/web-node-1", Source: messages.Submit, Manifest: r.opts.Dir}
 	must(t, os.Rename(r.opts.Dir, r.opts.Dir+".away"))
 	r.start()
 	r.check(web)
@@ -103,8 +103,8 @@ func TestLost_Returns(t *testing.T) {
 func TestLost_ReturnsOlder(t *testing.T) {
 	r := newRig(t)
 	r.submit(yaml("web", "one"), yaml("db", "one"))
-	web := board.Spared{UID: r.uidOf("web"), Name: "default/web-node-1", Source: messages.Submit, Manifest: r.opts.Dir}
-	db := board.Spared{UID: r.uidOf("db"), Name: "default/db-node-1", Source: messages.Submit, Manifest: r.opts.Dir}
+	web := board.SparedPod{UID: r.uidOf("web"), Name: "default/web-node-1", Source: messages.Submit, Manifest: r.opts.Dir}
+	db := board.SparedPod{UID: r.uidOf("db"), Name: "default/db-node-1", Source: messages.Submit, Manifest: r.opts.Dir}
 	must(t, os.Rename(r.opts.Dir, r.opts.Dir+".away"))
 	r.start()
 	r.check(web, db)
@@ -227,7 +227,7 @@ func TestWithdraw_DamagedRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.submit(yaml("web", "one"), yaml("db", "one"))
-			web := board.Spared{UID: r.uidOf("web"), Name: "default/web-node-1", Source: messages.Submit}
+			web := board.SparedPod{UID: r.uidOf("web"), Name: "default/web-node-1", Source: messages.Submit}
 			path := key{"default", "web"}.file(r.opts.Dir)
 			text := []byte(c.text)
 			if c.text == "" {
@@ -279,7 +279,7 @@ func TestLost_UnmountedChangesNothing(t *testing.T) {
 			}
 			r.start()
 			r.submit(yaml("web", "one"), yaml("db", "one"))
-			web := board.Spared{UID: r.uidOf("web"), Name: "default/web-node-1", Source: messages.Submit}
+			web := board.SparedPod{UID: r.uidOf("web"), Name: "default/web-node-1", Source: messages.Submit}
 			r.damage("web")
 			r.start()
 			if r.check(web); lost {

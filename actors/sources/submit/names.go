@@ -31,8 +31,8 @@ type Batch = manifest.Batch
 // WithoutUnsupported omits documents that a node does not run; see manifest.WithoutUnsupported.
 var WithoutUnsupported = manifest.WithoutUnsupported
 
-// Skipped is an omitted document.
-type Skipped = manifest.Skipped
+// SkippedDocument is an omitted document.
+type SkippedDocument = manifest.SkippedDocument
 
 // Name is the kind (empty: a Pod), namespace and name of one pod or object in a manifest.
 type Name struct{ Kind, Namespace, Name string }

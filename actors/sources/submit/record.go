@@ -87,7 +87,7 @@ func (r *record) check(path, node string) error {
 	}
 	pods, problems := manifest.Load(path, r.Manifest, manifest.Options{
 		NodeName: node, Source: manifest.SubmitSource, Now: r.Accepted,
-		Has: manifest.Has{Objects: true, Cluster: true}, // it was accepted once
+		Has: manifest.ObjectSources{Objects: true, Cluster: true}, // it was accepted once
 	})
 	if len(problems) > 0 {
 		return problems[0]

@@ -65,21 +65,21 @@ func New(opts Options) supervisors.Constructor {
 
 type actor struct {
 	journal *journal
-	state   state        // the newest known state of the journal
-	desired base.Desired // follows from state
+	state   state             // the newest known state of the journal
+	desired base.DesiredState // follows from state
 	sending bool
 	opening bool
 	failure string // the reason why the journal cannot be read, or empty
 }
 
 type (
-	// done is the result of all work: the journal's state afterwards, and the answer to the request, if there was one.
-	done struct {
+	// workDone is the result of all work: the journal's state afterwards, and the answer to the request, if there was one.
+	workDone struct {
 		state  state
 		answer any
 		err    error // the journal could not be read
 	}
-	openResult struct{ done }
+	openResult struct{ workDone }
 	sendDue    struct{}
 	checkDue   struct{}
 )
@@ -113,8 +113,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.work(ctx, "GetSubmittedObjects", a.journal.listObjects)
 	case openResult:
 		a.opening = false
-		a.take(ctx, m.done)
-	case done:
+		a.take(ctx, m.workDone)
+	case workDone:
 		a.take(ctx, m)
 		ctx.Reply(m.answer)
 	default:
@@ -138,7 +138,7 @@ func (a *actor) read(ctx supervisors.Context, name string, f func() (state, erro
 	a.opening = true
 	ctx.Do(supervisors.Work{Name: name, Timeout: workTimeout, Run: func(context.Context) any {
 		s, err := f()
-		return openResult{done{state: s, err: err}}
+		return openResult{workDone{state: s, err: err}}
 	}})
 }
 
@@ -147,12 +147,12 @@ func (a *actor) work(ctx supervisors.Context, name string, f func() any) {
 	j := a.journal
 	ctx.Do(supervisors.Work{Name: name, Timeout: workTimeout, Run: func(context.Context) any {
 		answer := f()
-		return done{state: j.now(), answer: answer}
+		return workDone{state: j.now(), answer: answer}
 	}})
 }
 
 // take records the journal's state, unless a later one is known: work ends in any order.
-func (a *actor) take(ctx supervisors.Context, m done) {
+func (a *actor) take(ctx supervisors.Context, m workDone) {
 	if m.err != nil && m.err.Error() != a.failure {
 		what := "until then nothing that was found running is ended"
 		if m.state.loaded() {

@@ -70,7 +70,7 @@ func TestTheJournalIsWrittenBeforeTheAnswer(t *testing.T) {
 	w := r.kit.Work[0]
 	r.kit.Work = nil
 	result := w.Run(context.Background()) // the actor is killed before it receives the result
-	if _, ok := result.(done); !ok || len(r.files()) != 1 {
+	if _, ok := result.(workDone); !ok || len(r.files()) != 1 {
 		t.Fatalf("%v, files %v", result, r.files())
 	}
 	r.start()
@@ -278,7 +278,7 @@ func TestJournal_RecordsAreReadBackAfterARollback(t *testing.T) {
 }
 
 func inspect(r *rig) Inspection {
-	return r.actor.(supervisors.Inspectable).Inspect().(Inspection)
+	return r.actor.(supervisors.Inspector).Inspect().(Inspection)
 }
 
 func TestARecordInAnothersPlaceIsOfNoUse(t *testing.T) {

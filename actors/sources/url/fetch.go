@@ -74,8 +74,8 @@ func (f *fetcher) redirect(req *http.Request, via []*http.Request) error {
 }
 
 // fetch sends one request and reads its answer.
-func (f *fetcher) fetch(ctx context.Context, v validators, now time.Time) fetched {
-	out := fetched{at: now}
+func (f *fetcher) fetch(ctx context.Context, v validators, now time.Time) fetchResult {
+	out := fetchResult{at: now}
 	body, err := f.get(ctx, v, &out)
 	if err != nil {
 		out.failure = "it cannot be read: " + f.secret.Replace(f.reason(err))
@@ -97,7 +97,7 @@ func (f *fetcher) fetch(ctx context.Context, v validators, now time.Time) fetche
 	return out
 }
 
-func (f *fetcher) get(ctx context.Context, v validators, out *fetched) ([]byte, error) {
+func (f *fetcher) get(ctx context.Context, v validators, out *fetchResult) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.opts.URL, nil)
 	if err != nil {
 		return nil, err

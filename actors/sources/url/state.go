@@ -31,8 +31,8 @@ type state struct {
 	answer     string
 }
 
-// fetched is the result of a request.
-type fetched struct {
+// fetchResult is the result of a request.
+type fetchResult struct {
 	at         time.Time
 	answer     string // the HTTP status
 	same       bool   // not modified since the validators
@@ -46,7 +46,7 @@ type fetched struct {
 // after returns the state after an answer, and whether the state on disk must change. It is pure. An answer with any bad part
 // leaves the whole last good answer in force. The validators stay too, so that the bad answer is read again. An empty answer is
 // bad unless no pod depends on it.
-func (s state) after(m fetched, shown string) (next state, changed bool) {
+func (s state) after(m fetchResult, shown string) (next state, changed bool) {
 	next = s
 	next.askedAt, next.answer = m.at, m.answer
 	problems := m.problems

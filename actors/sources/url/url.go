@@ -64,7 +64,7 @@ type source struct {
 	opts       Options
 	fetcher    *fetcher
 	state      state
-	desired    base.Desired
+	desired    base.DesiredState
 	departed   base.Departures // pods that left the manifest
 	loaded     bool            // the checkpoint has been read; requests may start
 	asking     bool
@@ -72,8 +72,8 @@ type source struct {
 }
 
 type (
-	checkDue struct{}
-	loaded   struct {
+	checkDue         struct{}
+	checkpointLoaded struct {
 		good *lastGood
 		err  error
 	}
@@ -84,7 +84,7 @@ func (s *source) Receive(ctx supervisors.Context, msg any) {
 	case messages.Started:
 		s.load(ctx)
 		ctx.After(s.opts.CheckFrequency, checkDue{})
-	case loaded:
+	case checkpointLoaded:
 		s.onLoaded(ctx, m)
 	case checkDue:
 		ctx.After(s.opts.CheckFrequency, checkDue{})
@@ -93,7 +93,7 @@ func (s *source) Receive(ctx supervisors.Context, msg any) {
 			s.save(ctx)
 		}
 		s.checkpoint.Retry(ctx)
-	case fetched:
+	case fetchResult:
 		s.onFetched(ctx, m)
 	case messages.ResendDesired:
 		s.desired.Send(ctx)
@@ -108,11 +108,11 @@ func (s *source) load(ctx supervisors.Context) {
 	opts := s.opts
 	ctx.Do(supervisors.Work{Name: "ReadLastGood", Timeout: base.DiskTimeout, Run: func(context.Context) any {
 		good, err := load(opts)
-		return loaded{good, err}
+		return checkpointLoaded{good, err}
 	}})
 }
 
-func (s *source) onLoaded(ctx supervisors.Context, m loaded) {
+func (s *source) onLoaded(ctx supervisors.Context, m checkpointLoaded) {
 	if m.err != nil {
 		ctx.Log().Error("the last valid pods of the manifest URL are lost", "error", m.err)
 	}
@@ -150,7 +150,7 @@ func (s *source) ask(ctx supervisors.Context) {
 	}})
 }
 
-func (s *source) onFetched(ctx supervisors.Context, m fetched) {
+func (s *source) onFetched(ctx supervisors.Context, m fetchResult) {
 	s.asking = false
 	next, changed := s.state.after(m, s.fetcher.shown)
 	departed := s.departed.Update(ctx.Now(), base.UIDs(s.state.pods), base.UIDs(next.pods))

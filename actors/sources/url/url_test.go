@@ -438,14 +438,14 @@ func TestDeparted_OutlivesTheProcess(t *testing.T) {
 func TestState_Warnings(t *testing.T) {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a"}}
 	warning := messages.ManifestProblem{Path: "u", Field: "spec.x", Message: "is not a field", Warning: true}
-	s, changed := state{}.after(fetched{pods: []*v1.Pod{pod}, problems: []messages.ManifestProblem{warning}}, "u")
+	s, changed := state{}.after(fetchResult{pods: []*v1.Pod{pod}, problems: []messages.ManifestProblem{warning}}, "u")
 	if !changed || len(s.pods) != 1 || !slices.Equal(s.problems, []messages.ManifestProblem{warning}) {
 		t.Fatalf("got %+v, want the pod and the warning", s)
 	}
-	if s, _ = s.after(fetched{same: true}, "u"); !slices.Equal(s.problems, []messages.ManifestProblem{warning}) {
+	if s, _ = s.after(fetchResult{same: true}, "u"); !slices.Equal(s.problems, []messages.ManifestProblem{warning}) {
 		t.Fatalf("unchanged: got problems %v, want the warning", s.problems)
 	}
-	s, _ = s.after(fetched{problems: []messages.ManifestProblem{warning, {Path: "u", Message: "bad"}}}, "u")
+	s, _ = s.after(fetchResult{problems: []messages.ManifestProblem{warning, {Path: "u", Message: "bad"}}}, "u")
 	if len(s.pods) != 1 || s.problems[0].KeptLast || !s.problems[1].KeptLast {
 		t.Fatalf("with a fault: got %+v, want the last good pod, kept for the fault alone", s)
 	}

@@ -15,7 +15,7 @@ type family struct {
 	kind       dto.MetricType
 	labels     []string // in addition to the common labels, sorted
 	// values adds the values of a cgroup with figures of CPU and memory.
-	values   func(g *gathering, i *model.ContainerInfo, s *model.ContainerStats)
+	values   func(g *builder, i *model.ContainerInfo, s *model.ContainerStats)
 	pressure bool // only if the machine supports pressure
 	timeless bool // without a timestamp
 }
@@ -56,7 +56,7 @@ var families = []family{
 		func(s specOf) float64 { return limited(s.Memory.Reservation) }),
 
 	{name: "container_last_seen", help: "Time at which the cgroup was last seen, in seconds since the epoch.", kind: gauge,
-		values: func(g *gathering, _ *model.ContainerInfo, _ statsOf) {
+		values: func(g *builder, _ *model.ContainerInfo, _ statsOf) {
 			g.addAt(g.now.UnixMilli(), float64(g.now.Unix()))
 		}},
 	ofAll("container_health_state", "Always -1: the runtime has no container health checks; see the probe metrics.", gauge,
@@ -69,7 +69,7 @@ var families = []family{
 	ofCPU("container_cpu_system_seconds_total", "CPU time in kernel mode, in core-seconds.",
 		func(c *model.CpuStats) float64 { return float64(c.Usage.System) / second }),
 	{name: "container_cpu_usage_seconds_total", help: "CPU time, in core-seconds.", kind: counter, labels: []string{"cpu"},
-		values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+		values: func(g *builder, _ *model.ContainerInfo, s statsOf) {
 			if s.Cpu.Usage.Total > 0 {
 				g.add(float64(s.Cpu.Usage.Total)/second, "total")
 			}
@@ -122,7 +122,7 @@ var families = []family{
 	ofMemory("container_memory_workingset_refault_anon_total", "Refaults of evicted anonymous pages.", counter,
 		func(m *model.MemoryStats) uint64 { return m.WorkingsetRefaultAnon }),
 	{name: "container_memory_failures_total", help: "Page faults and major page faults.", kind: counter,
-		labels: []string{"failure_type", "scope"}, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+		labels: []string{"failure_type", "scope"}, values: func(g *builder, _ *model.ContainerInfo, s statsOf) {
 			own, all := &s.Memory.ContainerData, &s.Memory.HierarchicalData
 			g.add(float64(own.Pgfault), "pgfault", "container")
 			g.add(float64(own.Pgmajfault), "pgmajfault", "container")
@@ -177,7 +177,7 @@ var families = []family{
 		"Time delayed, by the kernel's I/O cost model (io.cost).", counter, 1e6, "Count",
 		func(d *model.DiskIoStats) []model.PerDiskStats { return d.IoCostIndelay }, nil),
 	{name: "container_blkio_device_usage_total", help: "Bytes read from and written to a block device.", kind: counter,
-		labels: []string{"device", "major", "minor", "operation"}, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+		labels: []string{"device", "major", "minor", "operation"}, values: func(g *builder, _ *model.ContainerInfo, s statsOf) {
 			if s.DiskIo == nil {
 				return
 			}
@@ -212,7 +212,7 @@ var families = []family{
 		func(p *model.ProcessStats) uint64 { return p.ThreadsMax }),
 	ofProcesses("container_threads", "Number of threads.", func(p *model.ProcessStats) uint64 { return p.ThreadsCurrent }),
 	{name: "container_ulimits_soft", help: "Soft ulimits of the container's first process; -1 means unlimited.", kind: gauge,
-		labels: []string{"ulimit"}, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+		labels: []string{"ulimit"}, values: func(g *builder, _ *model.ContainerInfo, s statsOf) {
 			if s.Processes == nil {
 				return
 			}

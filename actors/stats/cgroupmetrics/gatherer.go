@@ -26,14 +26,14 @@ type Gatherer struct {
 // Gather implements prometheus.Gatherer.
 func (c *Gatherer) Gather() ([]*dto.MetricFamily, error) {
 	out, err := c.Others.Gather()
-	g := &gathering{now: c.Now, labels: map[[2]string]*dto.LabelPair{}, seen: map[ownLabels]int{}}
-	cgroups := make([]labeled, 0, len(c.Cgroups))
+	g := &builder{now: c.Now, labels: map[[2]string]*dto.LabelPair{}, seen: map[ownLabels]int{}}
+	cgroups := make([]labeledCgroup, 0, len(c.Cgroups))
 	for _, info := range c.Cgroups {
 		if len(info.Stats) > 0 {
-			cgroups = append(cgroups, labeled{info, commonLabels(info), info.Stats[0].Timestamp.UnixMilli()})
+			cgroups = append(cgroups, labeledCgroup{info, commonLabels(info), info.Stats[0].Timestamp.UnixMilli()})
 		}
 	}
-	slices.SortFunc(cgroups, func(a, b labeled) int { return cmp.Compare(a.info.Name, b.info.Name) })
+	slices.SortFunc(cgroups, func(a, b labeledCgroup) int { return cmp.Compare(a.info.Name, b.info.Name) })
 	for i := range families {
 		if f := &families[i]; !f.pressure || c.Pressure {
 			if one := g.one(f, cgroups); len(one.Metric) > 0 {
@@ -45,16 +45,16 @@ func (c *Gatherer) Gather() ([]*dto.MetricFamily, error) {
 	return out, err
 }
 
-// gathering builds the families of one answer in the form that the Prometheus client renders. A cgroup's labels are built once
+// builder builds the families of one answer in the form that the Prometheus client renders. A cgroup's labels are built once
 // and shared by its metrics, and metrics are allocated in blocks: there are twenty thousand of them on a node of a hundred pods.
-type gathering struct {
+type builder struct {
 	now    time.Time
 	labels map[[2]string]*dto.LabelPair // of devices and the like, built once per answer
 	seen   map[ownLabels]int            // the last round with a metric of these labels
 
 	family *family
 	out    *dto.MetricFamily
-	cgroup *labeled
+	cgroup *labeledCgroup
 	round  int // counts the cgroups of the families
 	slots  []slot
 }
@@ -62,8 +62,8 @@ type gathering struct {
 // ownLabels are a metric's labels beyond its cgroup's, comparable by address.
 type ownLabels [4]*dto.LabelPair
 
-// labeled is a cgroup with the labels common to its metrics.
-type labeled struct {
+// labeledCgroup is a cgroup with the labels common to its metrics.
+type labeledCgroup struct {
 	info  *model.ContainerInfo
 	pairs []*dto.LabelPair // sorted by name
 	at    int64            // time of the reading, ms since the epoch
@@ -103,7 +103,7 @@ func commonLabels(info *model.ContainerInfo) []*dto.LabelPair {
 	return out
 }
 
-func (g *gathering) one(f *family, cgroups []labeled) *dto.MetricFamily {
+func (g *builder) one(f *family, cgroups []labeledCgroup) *dto.MetricFamily {
 	g.family, g.out = f, &dto.MetricFamily{Name: &f.name, Help: &f.help, Type: f.kind.Enum()}
 	for i := range cgroups {
 		g.cgroup, g.round = &cgroups[i], g.round+1
@@ -114,9 +114,9 @@ func (g *gathering) one(f *family, cgroups []labeled) *dto.MetricFamily {
 
 // add adds a metric of the cgroup, with the time of its reading and the values of the family's own labels. A second one with the
 // same labels is dropped, as by a registry: a disk may have the device of a file system.
-func (g *gathering) add(value float64, own ...string) { g.addAt(g.cgroup.at, value, own...) }
+func (g *builder) add(value float64, own ...string) { g.addAt(g.cgroup.at, value, own...) }
 
-func (g *gathering) addAt(at int64, value float64, own ...string) {
+func (g *builder) addAt(at int64, value float64, own ...string) {
 	pairs := g.cgroup.pairs
 	if len(own) > 0 {
 		var key ownLabels
@@ -143,7 +143,7 @@ func (g *gathering) addAt(at int64, value float64, own ...string) {
 }
 
 // with appends the family's own labels, in the order of names.
-func (g *gathering) with(pairs []*dto.LabelPair, own []string) (out []*dto.LabelPair, key ownLabels) {
+func (g *builder) with(pairs []*dto.LabelPair, own []string) (out []*dto.LabelPair, key ownLabels) {
 	out = append(make([]*dto.LabelPair, 0, len(pairs)+len(own)), pairs...)
 	for i := range own {
 		label := [2]string{g.family.labels[i], strings.ToValidUTF8(own[i], "\uFFFD")} // required by the text format

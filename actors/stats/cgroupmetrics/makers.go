@@ -9,20 +9,20 @@ import (
 
 // ofAll returns a family with one value per cgroup.
 func ofAll(name, help string, kind dto.MetricType, value func(s statsOf) float64) family {
-	return family{name: name, help: help, kind: kind, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+	return family{name: name, help: help, kind: kind, values: func(g *builder, _ *model.ContainerInfo, s statsOf) {
 		g.add(value(s))
 	}}
 }
 
 func ofCPU(name, help string, value func(c *model.CpuStats) float64) family {
-	return family{name: name, help: help, kind: counter, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+	return family{name: name, help: help, kind: counter, values: func(g *builder, _ *model.ContainerInfo, s statsOf) {
 		g.add(value(s.Cpu))
 	}}
 }
 
 // throttling returns a family of cgroups with a limit of CPU.
 func throttling(name, help string, value func(c *model.CpuCFS) float64) family {
-	return family{name: name, help: help, kind: counter, values: func(g *gathering, i *model.ContainerInfo, s statsOf) {
+	return family{name: name, help: help, kind: counter, values: func(g *builder, i *model.ContainerInfo, s statsOf) {
 		if i.Spec.Cpu.Quota != 0 {
 			g.add(value(&s.Cpu.CFS))
 		}
@@ -30,13 +30,13 @@ func throttling(name, help string, value func(c *model.CpuCFS) float64) family {
 }
 
 func ofMemory(name, help string, kind dto.MetricType, value func(m *model.MemoryStats) uint64) family {
-	return family{name: name, help: help, kind: kind, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+	return family{name: name, help: help, kind: kind, values: func(g *builder, _ *model.ContainerInfo, s statsOf) {
 		g.add(float64(value(s.Memory)))
 	}}
 }
 
 func ofProcesses(name, help string, value func(p *model.ProcessStats) uint64) family {
-	return family{name: name, help: help, kind: gauge, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+	return family{name: name, help: help, kind: gauge, values: func(g *builder, _ *model.ContainerInfo, s statsOf) {
 		if s.Processes != nil {
 			g.add(float64(value(s.Processes)))
 		}
@@ -52,7 +52,7 @@ func ofDisks(
 	mounted func(f *model.FsStats) uint64,
 ) family {
 	return family{
-		name: name, help: help, kind: kind, labels: ofDevice, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+		name: name, help: help, kind: kind, labels: ofDevice, values: func(g *builder, _ *model.ContainerInfo, s statsOf) {
 			if disks != nil {
 				if s.DiskIo == nil {
 					return
@@ -73,7 +73,7 @@ func ofDisks(
 
 func ofNetwork(name, help string, value func(n *model.InterfaceStats) uint64) family {
 	return family{name: name, help: help, kind: counter, labels: []string{"interface"},
-		values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+		values: func(g *builder, _ *model.ContainerInfo, s statsOf) {
 			if s.Network == nil {
 				return
 			}
@@ -93,7 +93,7 @@ func ofPressure(name, help string, value func(s statsOf) uint64) family {
 // ofIOPressure returns the pressure of disks, which the CRI does not report.
 func ofIOPressure(name, help string, value func(d *model.DiskIoStats) uint64) family {
 	return family{name: name, help: help, kind: counter, pressure: true,
-		values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+		values: func(g *builder, _ *model.ContainerInfo, s statsOf) {
 			if s.DiskIo != nil {
 				g.add(float64(value(s.DiskIo)) / 1e6)
 			}
@@ -103,7 +103,7 @@ func ofIOPressure(name, help string, value func(d *model.DiskIoStats) uint64) fa
 // ofSpec returns a limit of those cgroups that have one.
 func ofSpec(name, help string, has func(s specOf) bool, value func(s specOf) float64) family {
 	return family{name: name, help: help, kind: gauge, timeless: true,
-		values: func(g *gathering, i *model.ContainerInfo, _ statsOf) {
+		values: func(g *builder, i *model.ContainerInfo, _ statsOf) {
 			if has(&i.Spec) {
 				g.add(value(&i.Spec))
 			}

@@ -42,7 +42,7 @@ func (d Devices) Target(volume, uid string) string { return filepath.Join(d.publ
 
 // DeviceLink returns the path of the link to a volume's device, in the folder of its pod.
 func DeviceLink(volume string) string {
-	return kinds.Found{Plugin: kinds.Escaped(PluginName), Volume: volume}.Device()
+	return kinds.FoundVolume{Plugin: kinds.Escaped(PluginName), Volume: volume}.Device()
 }
 
 // Devices is the open folder of block volumes. Pods do not reach it.

@@ -18,7 +18,7 @@ import (
 
 // HostPath is a file or folder of the host. Nothing is mounted or removed for it. Its path is returned after the check that its
 // type requests. Links in the path are followed, as everywhere on a host.
-type HostPath struct{ Bare }
+type HostPath struct{ BareKind }
 
 // Name implements Plugin.
 func (HostPath) Name() string { return "kubernetes.io/host-path" }

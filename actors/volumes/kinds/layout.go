@@ -119,36 +119,36 @@ func VolumeFolder(plugin, volume string) string {
 // Escaped returns a plugin's name in the form of folder names.
 func Escaped(plugin string) string { return strings.ReplaceAll(plugin, "/", "~") }
 
-// Found is a volume's folder on the disk.
-type Found struct{ Plugin, Volume string } // Plugin is escaped
+// FoundVolume is a volume's folder on the disk.
+type FoundVolume struct{ Plugin, Volume string } // Plugin is escaped
 
-func (f Found) path() string { return filepath.Join(volumesFolder, f.Plugin, f.Volume) }
+func (f FoundVolume) path() string { return filepath.Join(volumesFolder, f.Plugin, f.Volume) }
 
 // Device returns the path of a block device in its pod's folder.
-func (f Found) Device() string { return filepath.Join(devicesFolder, f.Plugin, f.Volume) }
+func (f FoundVolume) Device() string { return filepath.Join(devicesFolder, f.Plugin, f.Volume) }
 
 // FoundVolumes lists the folders of volumes that a pod has, sorted.
-func FoundVolumes(p Folder) ([]Found, error) { return foundIn(p, volumesFolder) }
+func FoundVolumes(p Folder) ([]FoundVolume, error) { return foundIn(p, volumesFolder) }
 
 // FoundDevices lists the raw block devices of the pod, sorted.
-func FoundDevices(p Folder) ([]Found, error) { return foundIn(p, devicesFolder) }
+func FoundDevices(p Folder) ([]FoundVolume, error) { return foundIn(p, devicesFolder) }
 
-func foundIn(p Folder, folder string) ([]Found, error) {
+func foundIn(p Folder, folder string) ([]FoundVolume, error) {
 	kinds, err := NamesIn(p.Root, folder)
 	if err != nil {
 		return nil, err
 	}
-	var out []Found
+	var out []FoundVolume
 	for _, kind := range kinds {
 		volumes, err := NamesIn(p.Root, filepath.Join(folder, kind))
 		if err != nil {
 			return nil, err
 		}
 		for _, v := range volumes {
-			out = append(out, Found{kind, v})
+			out = append(out, FoundVolume{kind, v})
 		}
 	}
-	slices.SortFunc(out, func(a, b Found) int { return strings.Compare(a.path(), b.path()) })
+	slices.SortFunc(out, func(a, b FoundVolume) int { return strings.Compare(a.path(), b.path()) })
 	return out, nil
 }
 

@@ -58,7 +58,7 @@ func (f Folder) HasMount(path string) (bool, error) {
 // Foreign returns the mounts on the folder of a volume and below it that its kind did not make. A kind mounts one whole file
 // system of memory on the folder, or any file system at a path of its own (Mounter). A bind of a part of a file system of
 // memory is foreign. A mount that the kernel makes inside an NFS volume is not.
-func Foreign(mounts []*mountinfo.Info, folder Folder, p Plugin, f Found) []*mountinfo.Info {
+func Foreign(mounts []*mountinfo.Info, folder Folder, p Plugin, f FoundVolume) []*mountinfo.Info {
 	at, own := filepath.Join(folder.Path(), f.path()), ""
 	if m, ok := p.(Mounter); ok {
 		own = filepath.Join(folder.Path(), m.MountsAt(f.Volume))

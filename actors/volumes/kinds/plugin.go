@@ -87,14 +87,14 @@ type Plugin interface {
 	Unmount(ctx context.Context, p Folder, volume string) error
 }
 
-// Bare is a kind that leaves nothing of its own in the pod's folder.
-type Bare struct{}
+// BareKind is a kind that leaves nothing of its own in the pod's folder.
+type BareKind struct{}
 
 // InMemory implements Plugin.
-func (Bare) InMemory(Folder, string) bool { return false }
+func (BareKind) InMemory(Folder, string) bool { return false }
 
 // Unmount implements Plugin.
-func (Bare) Unmount(context.Context, Folder, string) error { return nil }
+func (BareKind) Unmount(context.Context, Folder, string) error { return nil }
 
 // Mounter is a plugin whose volumes are mounted by others, or are any file system.
 type Mounter interface {

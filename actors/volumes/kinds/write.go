@@ -46,7 +46,7 @@ func writeFiles(p Folder, volume string, files map[string]file) error {
 	if err != nil {
 		return err
 	}
-	w := writing{root: Folder{Root: root, Pod: p.Pod}, files: files}
+	w := contentWrite{root: Folder{Root: root, Pod: p.Pod}, files: files}
 	return errors.Join(w.write(), root.Close())
 }
 
@@ -86,12 +86,12 @@ func checkContentPath(path string) error {
 	return nil
 }
 
-type writing struct {
+type contentWrite struct {
 	root  Folder // of the volume
 	files map[string]file
 }
 
-func (w writing) write() error {
+func (w contentWrite) write() error {
 	current, err := w.root.Readlink(dataLink)
 	if err != nil && !IsAbsent(err) {
 		return err
@@ -115,7 +115,7 @@ func (w writing) write() error {
 }
 
 // modeOf returns the mode of a file. If the pod has an fsGroup, the group may read the file.
-func (w writing) modeOf(f file) fs.FileMode {
+func (w contentWrite) modeOf(f file) fs.FileMode {
 	mode := fs.FileMode(f.mode & 0o777)
 	if FSGroupOf(w.root.Pod) != nil {
 		mode |= groupRead
@@ -124,7 +124,7 @@ func (w writing) modeOf(f file) fs.FileMode {
 }
 
 // holds reports whether a folder has exactly these files.
-func (w writing) holds(folder string) bool {
+func (w contentWrite) holds(folder string) bool {
 	if safepath.CheckElement(folder) != nil {
 		return false
 	}
@@ -147,14 +147,14 @@ func (w writing) holds(folder string) bool {
 	return true
 }
 
-func (w writing) owned(info fs.FileInfo, f file) bool {
+func (w contentWrite) owned(info fs.FileInfo, f file) bool {
 	group := FSGroupOf(w.root.Pod)
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return (group == nil || ok && int64(stat.Gid) == *group) && (f.owner == nil || ok && int64(stat.Uid) == *f.owner)
 }
 
 // count adds the number of files in a folder to n. It returns false if the folder cannot be read.
-func (w writing) count(folder string, n *int) bool {
+func (w contentWrite) count(folder string, n *int) bool {
 	names, err := w.root.Names(folder)
 	for _, name := range names {
 		at := filepath.Join(folder, name)
@@ -172,7 +172,7 @@ func (w writing) count(folder string, n *int) bool {
 }
 
 // replace writes the files into a new folder and makes it the current one.
-func (w writing) replace() (current string, err error) {
+func (w contentWrite) replace() (current string, err error) {
 	folder := time.Now().UTC().Format(stampFormat) + rand.Text()[:10]
 	defer func() {
 		if err != nil {
@@ -196,14 +196,14 @@ func (w writing) replace() (current string, err error) {
 	return folder, w.root.Rename(newDataLink, dataLink)
 }
 
-func (w writing) makeFolder(folder string) error {
+func (w contentWrite) makeFolder(folder string) error {
 	if err := w.root.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
 	return ownFolder(w.root, folder, 0o755, groupReadFolder)
 }
 
-func (w writing) writeFile(folder, path string, f file) error {
+func (w contentWrite) writeFile(folder, path string, f file) error {
 	for i, c := range path {
 		if c == '/' {
 			if err := w.makeFolder(filepath.Join(folder, path[:i])); err != nil {
@@ -231,7 +231,7 @@ func top(path string) string {
 }
 
 // link makes the names that containers see. A link has the owner of its file.
-func (w writing) link() error {
+func (w contentWrite) link() error {
 	for _, path := range slices.Sorted(maps.Keys(w.files)) {
 		if err := w.linkTo(top(path), w.files[path].owner); err != nil {
 			return err
@@ -240,7 +240,7 @@ func (w writing) link() error {
 	return nil
 }
 
-func (w writing) linkTo(name string, owner *int64) error {
+func (w contentWrite) linkTo(name string, owner *int64) error {
 	want := filepath.Join(dataLink, name)
 	info, err := w.root.Lstat(name)
 	if err == nil && info.IsDir() {
@@ -262,7 +262,7 @@ func (w writing) linkTo(name string, owner *int64) error {
 }
 
 // unlinkOld removes the names of files that no longer exist.
-func (w writing) unlinkOld() error {
+func (w contentWrite) unlinkOld() error {
 	names, err := w.root.Names(".")
 	if err != nil {
 		return err
@@ -281,7 +281,7 @@ func (w writing) unlinkOld() error {
 
 // sweep removes the folders of content that is not current, and the link of an interrupted write. Other names that begin with
 // ".." stay: a container may have made them as a subPath.
-func (w writing) sweep(current string) error {
+func (w contentWrite) sweep(current string) error {
 	names, err := w.root.Names(".")
 	for _, name := range names {
 		if _, linkErr := w.root.Readlink(name); name == newDataLink && linkErr == nil {

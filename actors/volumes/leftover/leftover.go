@@ -102,7 +102,7 @@ func (f *finder) pods() {
 		f.subPaths(uid, filepath.Join(pod, subpath.Folder))
 		for _, plugin := range f.names(pod, devices) {
 			for _, device := range f.names(pod, devices, plugin) {
-				f.device(uid, kinds.Found{Plugin: plugin, Volume: device})
+				f.device(uid, kinds.FoundVolume{Plugin: plugin, Volume: device})
 			}
 		}
 	}
@@ -110,7 +110,7 @@ func (f *finder) pods() {
 
 // device looks at a block device of a pod. Links to devices of CSI drivers and local volumes are removed with the pod, also those
 // of a kubelet.
-func (f *finder) device(uid string, device kinds.Found) {
+func (f *finder) device(uid string, device kinds.FoundVolume) {
 	at, code := filepath.Join(kinds.PodsFolder, uid, device.Device()), messages.HeldDevice
 	info, err := f.root.Lstat(at)
 	isLink := err == nil && info.Mode().Type() == fs.ModeSymlink

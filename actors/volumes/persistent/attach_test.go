@@ -102,7 +102,7 @@ func TestFirstMountOfAnAttachedVolume(t *testing.T) {
 	if got := n.reads(); !slices.Equal(got, []string{"persistentvolumeclaims", "persistentvolumes", "volumeattachments"}) {
 		t.Errorf("read were %v", got)
 	}
-	if failed := n.actor.(supervisors.Inspectable).Inspect().(reconcile.Inspection).Counters.Failed; failed > 0 {
+	if failed := n.actor.(supervisors.Inspector).Inspect().(reconcile.Inspection).Counters.Failed; failed > 0 {
 		t.Errorf("%d operations failed", failed)
 	}
 	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})

@@ -57,7 +57,7 @@ func (s *Storage) mapLocal(ctx context.Context, p kinds.Folder, volume string, p
 	if err := checkDevice(ctx, p, path); err != nil {
 		return "", fmt.Errorf("local.path of PersistentVolume %s: %w", pv.Name, err)
 	}
-	link := kinds.Found{Plugin: kinds.Escaped(localName), Volume: pv.Name}.Device()
+	link := kinds.FoundVolume{Plugin: kinds.Escaped(localName), Volume: pv.Name}.Device()
 	if err := p.MkdirAll(filepath.Dir(link), kinds.FolderMode); err != nil {
 		return "", err
 	}
@@ -123,7 +123,7 @@ func UnmapLocal(p kinds.Folder) error {
 	return err
 }
 
-func unmapLocal(p kinds.Folder, f kinds.Found) error {
+func unmapLocal(p kinds.Folder, f kinds.FoundVolume) error {
 	uid, rootDir := filepath.Base(p.Path()), filepath.Dir(filepath.Dir(p.Path()))
 	err := eachLocal(rootDir, func(root *safepath.Root) error { return unmapFrom(root, f.Volume, uid) })
 	if err != nil {

@@ -47,7 +47,7 @@ type Storage struct {
 
 // kind has the common methods of the kinds of persistent volumes.
 type kind struct {
-	kinds.Bare
+	kinds.BareKind
 	s *Storage // nil without an API server
 }
 

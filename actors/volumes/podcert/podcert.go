@@ -104,15 +104,15 @@ func (e RefusedError) Unwrap() error { return e.error }
 // certificate is the state of one source: requested first, issued, and requested again from time to time. It is a value.
 type certificate struct {
 	signer           string
-	issued           *issued  // nil: not yet
-	pair             *pair    // of the next request; nil: none
-	request          *request // in progress; nil: none
-	refused          error    // a RefusedError; the source stays as it is
-	denied           bool     // by the signer, which otherwise failed
-	overdue, expired bool     // reported
+	issued           *credentials // nil: not yet
+	pair             *pair        // of the next request; nil: none
+	request          *request     // in progress; nil: none
+	refused          error        // a RefusedError; the source stays as it is
+	denied           bool         // by the signer, which otherwise failed
+	overdue, expired bool         // reported
 }
 
-type issued struct {
+type credentials struct {
 	Credentials
 	renew, expires time.Time
 }
@@ -299,7 +299,7 @@ func (c certificate) answered(got *beta.PodCertificateRequest, name string, now 
 	for _, condition := range got.Status.Conditions {
 		switch condition.Type {
 		case beta.PodCertificateRequestConditionTypeIssued:
-			fresh := &issued{Credentials: Credentials{Key: c.request.key, Chain: certificates(got.Status.CertificateChain)}}
+			fresh := &credentials{Credentials: Credentials{Key: c.request.key, Chain: certificates(got.Status.CertificateChain)}}
 			if len(fresh.Chain) == 0 || got.Status.NotAfter == nil || got.Status.BeginRefreshAt == nil {
 				return c, nil, fmt.Errorf("PodCertificateRequest %s is issued without a certificate or its dates", name)
 			}

@@ -43,12 +43,12 @@ type Source struct {
 	mu     sync.Mutex
 	slept  time.Duration // the suspensions that the times of tokens take into account
 	tokens map[key]Token
-	asking map[*asking]bool // requests in progress
+	asking map[*tokenRequest]bool // requests in progress
 
 	accounts map[types.NamespacedName]*v1.ServiceAccount // as last read
 }
 
-type asking struct {
+type tokenRequest struct {
 	pod    types.UID
 	cancel context.CancelFunc
 }
@@ -69,8 +69,8 @@ type Token struct {
 
 // New returns a source. It sends nothing.
 func New(client kubernetes.Interface) *Source {
-	return &Source{client: client, now: time.Now, asleep: suspend.Total, tokens: map[key]Token{}, asking: map[*asking]bool{},
-		accounts: map[types.NamespacedName]*v1.ServiceAccount{}}
+	return &Source{client: client, now: time.Now, asleep: suspend.Total, tokens: map[key]Token{},
+		asking: map[*tokenRequest]bool{}, accounts: map[types.NamespacedName]*v1.ServiceAccount{}}
 }
 
 // Token returns a token of the pod's service account for this audience, bound to the pod. An empty audience is the API server.
@@ -157,7 +157,7 @@ func (s *Source) known(k key) Token {
 
 func (s *Source) request(ctx context.Context, pod *v1.Pod, k key, seconds *int64) (Token, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer s.asks(&asking{pod.UID, cancel})()
+	defer s.asks(&tokenRequest{pod.UID, cancel})()
 	ask := &authv1.TokenRequest{ObjectMeta: metav1.ObjectMeta{UID: k.uid}, Spec: authv1.TokenRequestSpec{
 		ExpirationSeconds: seconds,
 		BoundObjectRef:    &authv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
@@ -186,7 +186,7 @@ func (s *Source) request(ctx context.Context, pod *v1.Pod, k key, seconds *int64
 }
 
 // asks registers a request. The caller calls the returned function at the end of the request.
-func (s *Source) asks(a *asking) (ended func()) {
+func (s *Source) asks(a *tokenRequest) (ended func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asking[a] = true

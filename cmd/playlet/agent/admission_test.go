@@ -12,7 +12,7 @@ import (
 )
 
 // awaitPod waits until a pod is published so.
-func (r *rig) awaitPod(name string, ok func(*pods.Published) bool) {
+func (r *rig) awaitPod(name string, ok func(*pods.PublishedPod) bool) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
@@ -36,13 +36,13 @@ func (r *rig) awaitPod(name string, ok func(*pods.Published) bool) {
 	}
 }
 
-func waitsFor(code, says string) func(*pods.Published) bool {
-	return func(p *pods.Published) bool {
+func waitsFor(code, says string) func(*pods.PublishedPod) bool {
+	return func(p *pods.PublishedPod) bool {
 		return p.Waiting != nil && p.Waiting.Code == code && strings.Contains(p.Waiting.Message, says)
 	}
 }
 
-func isRunning(p *pods.Published) bool { return p.Status != nil && p.Status.Phase == v1.PodRunning }
+func isRunning(p *pods.PublishedPod) bool { return p.Status != nil && p.Status.Phase == v1.PodRunning }
 
 // Without a network, pods on the host's begin and the others wait; they go on when it comes, and need no other word.
 func TestPodsWaitForTheNetwork(t *testing.T) {

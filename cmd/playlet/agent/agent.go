@@ -47,7 +47,7 @@ const settleTime = 5 * time.Second
 type Agent struct {
 	node        *config.Node
 	log         *slog.Logger
-	locks       locks.Held
+	locks       locks.Locks
 	cluster     *cluster // nil on a standalone node
 	machine     *machine
 	runtime     *containerRuntime

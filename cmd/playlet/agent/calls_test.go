@@ -147,7 +147,7 @@ func (s *callScenario) await(state string) {
 			})
 		})
 	case len(fields) == 1:
-		s.rig.awaitPod("web-node", func(p *pods.Published) bool {
+		s.rig.awaitPod("web-node", func(p *pods.PublishedPod) bool {
 			return p.Status != nil && string(p.Status.Phase) == state && (state == string(v1.PodRunning) || p.Phase == "finished")
 		})
 	default:

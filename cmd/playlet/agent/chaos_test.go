@@ -193,7 +193,7 @@ func scenario(r *clusterRig, chaos supervisors.Interceptor) {
 		return s.Running() == 11 && s.Ready() == 9 && sick != nil && sick.Attempt == 1 && sick.Running() &&
 			work != nil && work.Attempt == 1 && !work.FinishedAt.IsZero()
 	})
-	r.awaitPod("misfit", func(p *pods.Published) bool {
+	r.awaitPod("misfit", func(p *pods.PublishedPod) bool {
 		return p.Status != nil && p.Status.Reason == "NodeAffinity" && p.Phase == "finished"
 	})
 	if err := r.runtime.Exit(r.runtime.Snapshot().Sandbox("web-node").UID, "two", 1, "Error"); err != nil {

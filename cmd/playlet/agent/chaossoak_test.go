@@ -94,7 +94,7 @@ func (s *soak) watches(stop <-chan struct{}, done chan<- []string) {
 	}
 }
 
-func readiness(p *pods.Published) v1.ConditionStatus {
+func readiness(p *pods.PublishedPod) v1.ConditionStatus {
 	if p.Status == nil {
 		return v1.ConditionUnknown
 	}
@@ -264,7 +264,7 @@ func TestChaosSoak(t *testing.T) {
 			return false
 		}
 		for i := range list.Items {
-			if readiness(&pods.Published{Status: &list.Items[i].Status}) != v1.ConditionTrue {
+			if readiness(&pods.PublishedPod{Status: &list.Items[i].Status}) != v1.ConditionTrue {
 				return false
 			}
 		}

@@ -200,9 +200,9 @@ func featuresOf(node *config.Node) (has, lacks []string) {
 
 // desiredNode is the Node object as the configuration has it. The port is where the node's API is served; 0, where it is not:
 // another's would lead whoever asks for logs to something else.
-func desiredNode(node *config.Node, port int) registration.Desired {
+func desiredNode(node *config.Node, port int) registration.NodeConfig {
 	k := node.Kubelet
-	w := registration.Desired{
+	w := registration.NodeConfig{
 		Name: node.NodeName, Register: node.RegisterNode(), Labels: node.NodeLabels, Taints: k.RegisterWithTaints,
 		ProviderID:    k.ProviderID,
 		KubeletPort:   int32(port), //nolint:gosec // it was validated

@@ -38,7 +38,7 @@ func wireResources(node *config.Node, host *pod.Host, groups resources.Groups, b
 		Tree: groupTree(node, host.Node, groups, systemd), Operations: host.Ops,
 		Providers: []resources.Provider{host.Devices, host.CPUs, host.Memory},
 		Alignment: resources.Alignment{Policy: host.Alignment, Scope: node.Kubelet.TopologyManagerScope},
-		Pinning: resources.Pinning{CPUs: host.CPUs, Memory: host.Memory, Board: board, Runtime: host.CRI,
+		Pinning: resources.Pinner{CPUs: host.CPUs, Memory: host.Memory, Board: board, Runtime: host.CRI,
 			Period: node.Kubelet.CPUManagerReconcilePeriod.Duration},
 		Foreign: host.CRI.ForeignPod, NodeName: nameInCluster(node),
 		Parent: func() string {

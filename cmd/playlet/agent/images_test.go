@@ -122,7 +122,7 @@ func TestPrivateImagesStayPrivate(t *testing.T) {
 	}
 	waits := func(name, reasons string) {
 		t.Helper()
-		r.awaitPod(name+"-node", func(p *pods.Published) bool {
+		r.awaitPod(name+"-node", func(p *pods.PublishedPod) bool {
 			if p.Status == nil || len(p.Status.ContainerStatuses) == 0 {
 				return false
 			}
@@ -132,7 +132,7 @@ func TestPrivateImagesStayPrivate(t *testing.T) {
 	}
 	runs := func(name string) {
 		t.Helper()
-		r.awaitPod(name+"-node", func(p *pods.Published) bool {
+		r.awaitPod(name+"-node", func(p *pods.PublishedPod) bool {
 			return p.Status != nil && len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].State.Running != nil
 		})
 	}

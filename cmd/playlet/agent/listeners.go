@@ -60,9 +60,9 @@ func served(node *config.Node, host *pod.Host, state *runtime.State, m *machine,
 	}
 	if c != nil {
 		out.Notes = append(out.Notes, healthz.Note{Check: "cluster", Says: c.problems})
-		out.Registered = func() api.Registered {
+		out.Registered = func() api.Registration {
 			s := c.registered.Load()
-			return api.Registered{LeaseExpires: s.LeaseExpires, NotReady: s.NotReady}
+			return api.Registration{LeaseExpires: s.LeaseExpires, NotReady: s.NotReady}
 		}
 	}
 	out.Notes = append(out.Notes, healthz.Note{Check: "identity", Says: g.credentials.Problems},

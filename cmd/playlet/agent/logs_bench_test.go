@@ -47,7 +47,7 @@ func BenchmarkLogsFollow(b *testing.B) {
 	board := pods.NewBoard()
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: "u"},
 		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}}
-	board.Publish(pods.Snapshot{Version: 1, Pods: []pods.Published{{Pod: pod,
+	board.Publish(pods.Snapshot{Version: 1, Pods: []pods.PublishedPod{{Pod: pod,
 		Status: &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
 			{Name: "c", ContainerID: "containerd://c1", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}},
 		}}}}})

@@ -93,7 +93,7 @@ func judge(now *pods.Snapshot) (done bool, waiting []string) {
 }
 
 // cameUp: the pod has ended, or all of its containers have been started and none waits.
-func cameUp(p *pods.Published) bool {
+func cameUp(p *pods.PublishedPod) bool {
 	if p.Status == nil {
 		return false
 	}

@@ -106,7 +106,7 @@ func TestRunOnceNamesWhatItWaitedFor(t *testing.T) {
 	board := pods.NewBoard()
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Status: v1.PodStatus{Phase: v1.PodPending}}
 	job := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "job"}, Status: v1.PodStatus{Phase: v1.PodFailed, Reason: "Error"}}
-	board.Publish(pods.Snapshot{Pods: []pods.Published{{Pod: pod, Status: &pod.Status}, {Pod: job, Status: &job.Status}}})
+	board.Publish(pods.Snapshot{Pods: []pods.PublishedPod{{Pod: pod, Status: &pod.Status}, {Pod: job, Status: &job.Status}}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := runOnce(ctx, board, time.Hour, slog.New(slog.DiscardHandler))

@@ -33,7 +33,7 @@ type containerRuntime struct {
 	client    *cri.Client
 	streams   *runtime.Events
 	state     *runtime.State
-	started   *facts.Started
+	started   *facts.StartFacts
 	providers *provider.Providers // of the credentials that it pulls with; nil where there are none
 }
 
@@ -54,7 +54,7 @@ func dialRuntime(node *config.Node, o *observatory, providers *provider.Provider
 		return nil, err
 	}
 	return &containerRuntime{
-		client: client, streams: runtime.NewEvents(client, log), state: &runtime.State{}, started: &facts.Started{},
+		client: client, streams: runtime.NewEvents(client, log), state: &runtime.State{}, started: &facts.StartFacts{},
 		providers: providers,
 	}, nil
 }

@@ -124,7 +124,7 @@ func TestTheMachineShutsDown(t *testing.T) {
 	r.power = nil
 	r.start(nil)
 	r.await("the static pod", func(s sim.Snapshot) bool { return isUp(s, "web-node") })
-	r.awaitPod("api", func(p *pods.Published) bool { return p.Phase == "finished" })
+	r.awaitPod("api", func(p *pods.PublishedPod) bool { return p.Phase == "finished" })
 	if isUp(r.runtime.Snapshot(), "api") {
 		t.Error("the pod of the API server runs again")
 	}
@@ -177,7 +177,7 @@ func TestStaticPodsRunAgainAfterACancelledShutdown(t *testing.T) {
 	r.await("the pod", func(s sim.Snapshot) bool { return isUp(s, "web-node") })
 	r.power.turn(true)
 	r.eventually("the shutdown goes on", r.power.goesOn)
-	r.awaitPod("web-node", func(p *pods.Published) bool { return p.Phase == "finished" })
+	r.awaitPod("web-node", func(p *pods.PublishedPod) bool { return p.Phase == "finished" })
 	state := filepath.Join(r.dir, "root", "graceful_node_shutdown_state")
 	r.eventually("the times of the shutdown", func() bool {
 		text, err := os.ReadFile(state)

@@ -209,7 +209,7 @@ func TestStandardInputAndJSON(t *testing.T) {
 	r.start(nil)
 	web := r.file("web.yaml", manifest("web", "Always", nil, []string{"main one"}))
 	out, notes, code := r.playlet("run", "-f", web, "-o", "json")
-	var got api.Submitted
+	var got api.SubmitReply
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 || len(got.Pods) != 1 ||
 		got.Pods[0].Change != "created" {
 		t.Errorf("%d %v\n%s%s", code, err, out, notes)

@@ -21,11 +21,11 @@ func SortBy[T any](items []T, path string, object func(*T) any) error {
 	if p.Parse(braced(path)) != nil {
 		return wrong
 	}
-	type keyed struct {
+	type keyedItem struct {
 		key  any
 		item T
 	}
-	all, known := make([]keyed, len(items)), len(items) == 0
+	all, known := make([]keyedItem, len(items)), len(items) == 0
 	for i := range items {
 		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object(&items[i]))
 		if err != nil {
@@ -43,7 +43,7 @@ func SortBy[T any](items []T, path string, object func(*T) any) error {
 	if !known {
 		return fmt.Errorf("--sort-by=%s: nothing that is listed has this field (-o yaml shows the fields)", path)
 	}
-	slices.SortStableFunc(all, func(x, y keyed) int { return compareFields(x.key, y.key) })
+	slices.SortStableFunc(all, func(x, y keyedItem) int { return compareFields(x.key, y.key) })
 	for i := range all {
 		items[i] = all[i].item
 	}

@@ -56,7 +56,7 @@ type node struct {
 	folder   folder
 	progress *progress.Progress
 	registry *devimages.Registry
-	runtime  *supervised
+	runtime  *supervisedProgram
 	client   *cri.Client
 	agent    *Agent
 	url      string         // of the sample, once it has answered
@@ -185,7 +185,7 @@ func (n *node) startContainerd(ctx context.Context, waiting func(string)) (strin
 		return "", err
 	}
 	n.closers = append(n.closers, n.client.Close)
-	n.runtime = &supervised{say: n.printEvent, command: func() *exec.Cmd {
+	n.runtime = &supervisedProgram{say: n.printEvent, command: func() *exec.Cmd {
 		cmd := f.Command(programs.Containerd, os.Environ(), programs.Shim, programs.Runc, programs.IPTables) // with our proxies
 		cmd.Stdout, cmd.Stderr = log, log
 		return cmd

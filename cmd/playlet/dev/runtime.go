@@ -24,7 +24,7 @@ const (
 )
 
 // awaitRuntime waits until containerd reports itself and its network ready, or has ended.
-func awaitRuntime(ctx context.Context, client *cri.Client, s *supervised, waiting func(string)) error {
+func awaitRuntime(ctx context.Context, client *cri.Client, s *supervisedProgram, waiting func(string)) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
 	err := process.Await(ctx, s.failed(), func(ctx context.Context) error {

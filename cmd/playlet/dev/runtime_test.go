@@ -104,7 +104,7 @@ func TestGraceIsThePodsAndShort(t *testing.T) {
 func TestTheRuntimeIsAwaited(t *testing.T) {
 	runtime, client := simulated(t, sim.Options{})
 	runtime.SetNetworkReady(false, "no configuration yet")
-	d := &supervised{}
+	d := &supervisedProgram{}
 	d.ended, d.note = context.WithCancelCause(t.Context())
 	heard := make(chan string, 1)
 	ended := make(chan error, 1)
@@ -130,7 +130,7 @@ func TestTheRuntimeIsAwaited(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := awaitRuntime(ctx, client, &supervised{ended: t.Context()}, func(string) {}); err == nil {
+	if err := awaitRuntime(ctx, client, &supervisedProgram{ended: t.Context()}, func(string) {}); err == nil {
 		t.Error("it is ready after the end")
 	}
 }

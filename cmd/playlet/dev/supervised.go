@@ -11,8 +11,8 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/process"
 )
 
-// supervised is a program that is kept running: when it ends it is started again, after a back-off.
-type supervised struct {
+// supervisedProgram is a program that is kept running: when it ends it is started again, after a back-off.
+type supervisedProgram struct {
 	// command makes the process that is to be started.
 	command func() *exec.Cmd
 	// say reports an end and its consequence.
@@ -30,7 +30,7 @@ type supervised struct {
 const endTime = 10 * time.Second
 
 // start starts the program and the goroutine that keeps it running.
-func (s *supervised) start() {
+func (s *supervisedProgram) start() {
 	if s.backOff == nil {
 		s.backOff = (&delays{}).after
 	}
@@ -41,17 +41,17 @@ func (s *supervised) start() {
 }
 
 // close ends the program and waits for it.
-func (s *supervised) close() {
+func (s *supervisedProgram) close() {
 	s.stop()
 	<-s.done
 }
 
 // failed is closed with the first unexpected end; err returns its cause.
-func (s *supervised) failed() <-chan struct{} { return s.ended.Done() }
+func (s *supervisedProgram) failed() <-chan struct{} { return s.ended.Done() }
 
-func (s *supervised) err() error { return context.Cause(s.ended) }
+func (s *supervisedProgram) err() error { return context.Cause(s.ended) }
 
-func (s *supervised) run(ctx context.Context) {
+func (s *supervisedProgram) run(ctx context.Context) {
 	defer close(s.done)
 	for ctx.Err() == nil {
 		begun := time.Now()
@@ -70,7 +70,7 @@ func (s *supervised) run(ctx context.Context) {
 }
 
 // once runs the program until it ends, or has been ended because ctx has.
-func (s *supervised) once(ctx context.Context) error {
+func (s *supervisedProgram) once(ctx context.Context) error {
 	cmd := s.command()
 	name := filepath.Base(cmd.Path)
 	p, err := process.Start(cmd)

@@ -12,12 +12,12 @@ import (
 )
 
 // script is a shell script that notes its numbers in a file.
-func script(t *testing.T, text string) (d *supervised, said *buffer, pids func() []string) {
+func script(t *testing.T, text string) (d *supervisedProgram, said *buffer, pids func() []string) {
 	t.Helper()
 	dir := t.TempDir()
 	program(t, dir+"/program", "echo $$ >>"+dir+"/pids\n"+text)
 	said = &buffer{}
-	d = &supervised{
+	d = &supervisedProgram{
 		command: func() *exec.Cmd { return exec.Command(dir + "/program") },
 		say:     func(what string) { _, _ = said.Write([]byte(what + "\n")) },
 		backOff: func(time.Duration) time.Duration { return 0 },
@@ -56,7 +56,7 @@ func TestADaemonThatIsKilledIsStartedAgain(t *testing.T) {
 
 func TestADaemonThatCannotStartIsReportedOf(t *testing.T) {
 	said := &buffer{}
-	d := &supervised{
+	d := &supervisedProgram{
 		command: func() *exec.Cmd { return exec.Command("/nowhere/containerd") },
 		say:     func(what string) { _, _ = said.Write([]byte(what + "\n")) },
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/agent/locks"
 )
 
-// Running is the agent that runs.
-type Running struct{ Version, RootDir string }
+// RunningAgent is the agent that runs.
+type RunningAgent struct{ Version, RootDir string }
 
 // agent returns the process of the agent: the one with the configured root folder, or the one behind the socket that the user
 // named.

@@ -151,12 +151,12 @@ func examine(cmd *cobra.Command, flags *config.Flags, checks []Check, root strin
 	m.Socket, m.Chosen, m.Service, m.Unread = s.socket, s.chosen, s.service, s.unread
 	m.Running, m.RunningPID, m.Unasked = s.running, s.pid, s.unasked
 	m.Held = func(ctx context.Context) ([]api.Finding, error) { return held(ctx, api.NewClient(s.socket)) }
-	m.Agent = func(ctx context.Context) (Running, error) {
+	m.Agent = func(ctx context.Context) (RunningAgent, error) {
 		v, err := api.NewClient(s.socket).Version(ctx)
 		if err != nil {
-			return Running{}, err
+			return RunningAgent{}, err
 		}
-		return Running{v.Version, v.RootDir}, nil
+		return RunningAgent{v.Version, v.RootDir}, nil
 	}
 	if s.set.Changed("cni-conf-dir") || s.set.Changed("network-plugin-dir") {
 		m.CNIConfDir = node.CNIConfDir

@@ -112,7 +112,9 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"an agent that is dumb":                 {wrong: func(r *rig) { r.agent(false) }, check: "agent", result: Warn, says: "does not answer"},
 		"an agent of other root, by its socket": {wrong: elsewhere, check: "agent", result: OK, says: "playlet v1 runs here, process 88"},
 		"its port":                              {wrong: elsewhere, check: "ports", result: OK, says: "used by the running agent: 10248"},
-		"an agent of other root": {wrong: func(r *rig) { r.Agent = func(context.Context) (Running, error) { return Running{Version: "v1"}, nil } },
+		"an agent of other root": {wrong: func(r *rig) {
+			r.Agent = func(context.Context) (RunningAgent, error) { return RunningAgent{Version: "v1"}, nil }
+		},
 			check: "agent", result: Warn, says: "another root folder"},
 
 		"conditions": {check: "conditions", result: OK, says: "RuntimeReady, NetworkReady"},
@@ -420,7 +422,7 @@ func (r *rig) agent(answers bool) {
 	must(r.t, err)
 	r.process("88", "playlet", resolved, "socket:[4711]")
 	if answers {
-		r.Agent = func(context.Context) (Running, error) { return Running{Version: "v1"}, nil }
+		r.Agent = func(context.Context) (RunningAgent, error) { return RunningAgent{Version: "v1"}, nil }
 	}
 }
 
@@ -430,7 +432,7 @@ func elsewhere(r *rig) {
 	r.Node.RootDir += "-other"
 	r.agent(true)
 	root := r.Node.RootDir
-	r.Agent = func(context.Context) (Running, error) { return Running{Version: "v1", RootDir: root}, nil }
+	r.Agent = func(context.Context) (RunningAgent, error) { return RunningAgent{Version: "v1", RootDir: root}, nil }
 	r.Node.RootDir, r.Chosen = configured, true
 	r.listens("0100007F:2808", "88", "")
 }

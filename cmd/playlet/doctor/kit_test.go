@@ -134,7 +134,7 @@ func newRig(t *testing.T, flags ...string) *rig {
 		Node: node, Proc: dir + "/proc", Sys: dir + "/sys", Run: dir + "/run", System: r.system,
 		TrialDir: dir + "/trials", NetNSDir: dir + "/netns", CNIConfDir: dir + "/cni",
 		Dial:  func(*config.Node) (Runtime, error) { return r.runtime, nil },
-		Agent: func(context.Context) (Running, error) { return Running{}, errors.New("none runs") },
+		Agent: func(context.Context) (RunningAgent, error) { return RunningAgent{}, errors.New("none runs") },
 		Held:  func(context.Context) ([]api.Finding, error) { return nil, errors.New("none runs") },
 		UserBounds: func(context.Context, uint32) (pod.UserRange, error) {
 			return pod.UserRange{First: 65536, Length: 110 * 65536}, nil

@@ -43,7 +43,7 @@ type Machine struct {
 	// Dial reaches the runtime.
 	Dial func(node *config.Node) (Runtime, error)
 	// Agent asks the agent that runs; an error where none answers.
-	Agent func(ctx context.Context) (Running, error)
+	Agent func(ctx context.Context) (RunningAgent, error)
 	// Socket is the agent's socket. With Chosen, the user named it (PLAYLET_SOCKET), whatever its root folder is.
 	Socket string
 	Chosen bool
@@ -58,12 +58,12 @@ type Machine struct {
 	// Built is when this program was built; zero when that is not known.
 	Built time.Time
 
-	runtime once[*runtimeFacts]
-	network once[networkFacts]
+	runtime sharedAnswer[*runtimeFacts]
+	network sharedAnswer[networkFacts]
 }
 
-// once is an answer that is computed for the first caller and shared with all.
-type once[T any] struct {
+// sharedAnswer is an answer that is computed for the first caller and shared with all.
+type sharedAnswer[T any] struct {
 	asked    sync.Once
 	answered chan struct{}
 	answer   T
@@ -71,7 +71,7 @@ type once[T any] struct {
 }
 
 // get waits for the answer until ctx ends.
-func (o *once[T]) get(ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
+func (o *sharedAnswer[T]) get(ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
 	o.asked.Do(func() {
 		o.answered = make(chan struct{})
 		go func() {

@@ -12,7 +12,7 @@ import (
 func TestReport_NamesAPartialRun(t *testing.T) {
 	was := known
 	t.Cleanup(func() { known = was })
-	known = []suite.Known{{`never runs`, "no such image"}}
+	known = []suite.Exclusion{{`never runs`, "no such image"}}
 	spec := func(name string) suite.Spec { return suite.Spec{Name: name} }
 	r := report{
 		Options: suite.Options{Out: t.TempDir()},

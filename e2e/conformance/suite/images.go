@@ -89,12 +89,12 @@ func PushImages(r *devimages.Registry, p Programs) (names []string, err error) {
 		return v1.Config{Entrypoint: []string{"/agnhost"}, Cmd: []string{command}}
 	}
 	shell := v1.Config{Cmd: []string{"sh"}}
-	type made struct {
+	type builtImage struct {
 		name   string
 		config v1.Config
 		layers []v1.Layer
 	}
-	images := []made{
+	images := []builtImage{
 		{"agnhost:2.63.0", host("pause"), []v1.Layer{tools, hosted, resolver, bash, layer(served...)}},
 		{"agnhost:2.55", host("pause"), []v1.Layer{tools, hosted, resolver, bash}},
 		{"busybox:1.37.0-1", shell, []v1.Layer{tools}},
@@ -113,9 +113,9 @@ func PushImages(r *devimages.Registry, p Programs) (names []string, err error) {
 	}
 	if p.Etcd != "" {
 		images = append(images,
-			made{"../coredns/coredns:v1.14.2", v1.Config{Entrypoint: []string{"/coredns"}}, []v1.Layer{resolver}},
-			made{"../etcd:3.6.8-0", shell, []v1.Layer{tools, layer(program("usr/local/bin/etcd", etcd))}},
-			made{"sample-apiserver:1.29.2", v1.Config{Entrypoint: []string{"/sample-apiserver"}},
+			builtImage{"../coredns/coredns:v1.14.2", v1.Config{Entrypoint: []string{"/coredns"}}, []v1.Layer{resolver}},
+			builtImage{"../etcd:3.6.8-0", shell, []v1.Layer{tools, layer(program("usr/local/bin/etcd", etcd))}},
+			builtImage{"sample-apiserver:1.29.2", v1.Config{Entrypoint: []string{"/sample-apiserver"}},
 				[]v1.Layer{tools, layer(program("sample-apiserver", sample))}})
 	}
 	for _, i := range images {

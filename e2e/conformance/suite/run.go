@@ -41,15 +41,15 @@ func Flags(focus string, procs int, timeout time.Duration, name string) *Options
 	return o
 }
 
-// Known are tests that do not run, and the reason.
-type Known = struct{ Tests, Why string }
+// Exclusion are tests that do not run, and the reason.
+type Exclusion = struct{ Tests, Why string }
 
 // Suite is a test binary, in the folder that it runs in, and Ginkgo, which runs it.
 type Suite struct {
 	Ginkgo, Tests, Dir string
 	// Args are the binary's own; Env is its environment beside this process's.
 	Args, Env []string
-	Known     []Known
+	Known     []Exclusion
 	// Log is the name of the log in the folder of reports, where the suite writes junit_01.xml.
 	Log string
 }
@@ -176,7 +176,7 @@ func Read(report string) (r Results, err error) {
 }
 
 // Print prints the results, and the tests that do not run.
-func (r Results) Print(known []Known, out string) {
+func (r Results) Print(known []Exclusion, out string) {
 	for _, s := range r.Failed {
 		fmt.Printf("FAILED   %s: %s\n", s.Name, s.Why)
 	}

@@ -179,11 +179,11 @@ func ClassValues(class v1.PodQOSClass, pods []*v1.Pod, c Capacity, s Settings) V
 	return out
 }
 
-// requested is the sum of the requests of pods, in thousandths of a CPU and in bytes.
-type requested struct{ milliCPU, memory int64 }
+// requestSum is the sum of the requests of pods, in thousandths of a CPU and in bytes.
+type requestSum struct{ milliCPU, memory int64 }
 
-func classRequests(pods []*v1.Pod) map[v1.PodQOSClass]requested {
-	out := map[v1.PodQOSClass]requested{}
+func classRequests(pods []*v1.Pod) map[v1.PodQOSClass]requestSum {
+	out := map[v1.PodQOSClass]requestSum{}
 	for _, p := range pods {
 		list, class := translate.PodRequests(p), translate.QOSClass(p)
 		sum := out[class]

@@ -256,23 +256,23 @@ func (c *Client) PullImage(ctx context.Context, id, image string) (*messages.Ima
 // Submit submits the pods of a manifest. With replace it replaces earlier submissions of the same names; without it, a different
 // version is an error. A rejection is an *Error with the problems. After any other error it is unknown whether the pods were
 // accepted; sending the same again is safe.
-func (c *Client) Submit(ctx context.Context, manifest []byte, replace bool) (*Submitted, error) {
-	return call[Submitted](ctx, c, http.MethodPost, submissions, Params{"replace": &replace}.Encode(), manifest)
+func (c *Client) Submit(ctx context.Context, manifest []byte, replace bool) (*SubmitReply, error) {
+	return call[SubmitReply](ctx, c, http.MethodPost, submissions, Params{"replace": &replace}.Encode(), manifest)
 }
 
 // DryRun is Submit with replace, without a change: each pod has its version before and after.
-func (c *Client) DryRun(ctx context.Context, manifest []byte) (*Submitted, error) {
-	return call[Submitted](ctx, c, http.MethodPost, submissions, "replace=true&dryRun=true", manifest)
+func (c *Client) DryRun(ctx context.Context, manifest []byte) (*SubmitReply, error) {
+	return call[SubmitReply](ctx, c, http.MethodPost, submissions, "replace=true&dryRun=true", manifest)
 }
 
 // Put submits the one pod of a manifest in place of the previous one of that name.
-func (c *Client) Put(ctx context.Context, namespace, name string, manifest []byte) (*Submitted, error) {
-	return call[Submitted](ctx, c, http.MethodPut, submissionPath(namespace, name), "", manifest)
+func (c *Client) Put(ctx context.Context, namespace, name string, manifest []byte) (*SubmitReply, error) {
+	return call[SubmitReply](ctx, c, http.MethodPut, submissionPath(namespace, name), "", manifest)
 }
 
 // Withdraw withdraws a submitted pod. The name is the one in its manifest, or that of a terminating pod. grace is the maximum
 // grace period in seconds, for a terminating pod too; negative means its own. A dry run changes nothing.
-func (c *Client) Withdraw(ctx context.Context, namespace, name string, grace int64, dryRun bool) (*Submitted, error) {
+func (c *Client) Withdraw(ctx context.Context, namespace, name string, grace int64, dryRun bool) (*SubmitReply, error) {
 	query := "exact=true"
 	if dryRun {
 		query += "&dryRun=true"
@@ -280,7 +280,7 @@ func (c *Client) Withdraw(ctx context.Context, namespace, name string, grace int
 	if grace >= 0 {
 		query += "&grace=" + strconv.FormatInt(grace, 10)
 	}
-	return call[Submitted](ctx, c, http.MethodDelete, submissionPath(namespace, name), query, nil)
+	return call[SubmitReply](ctx, c, http.MethodDelete, submissionPath(namespace, name), query, nil)
 }
 
 // Submissions lists the submissions.
@@ -294,9 +294,9 @@ func (c *Client) Submission(ctx context.Context, namespace, name string) (*messa
 }
 
 // WithdrawObject removes a submitted ConfigMap or Secret; a dry run changes nothing.
-func (c *Client) WithdrawObject(ctx context.Context, kind, namespace, name string, dryRun bool) (*Submitted, error) {
+func (c *Client) WithdrawObject(ctx context.Context, kind, namespace, name string, dryRun bool) (*SubmitReply, error) {
 	query := Params{"kind": &kind, "dryRun": &dryRun}.Encode()
-	return call[Submitted](ctx, c, http.MethodDelete, submissionPath(namespace, name), query, nil)
+	return call[SubmitReply](ctx, c, http.MethodDelete, submissionPath(namespace, name), query, nil)
 }
 
 // SubmittedObjects lists the submitted ConfigMaps and Secrets.

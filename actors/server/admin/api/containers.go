@@ -230,18 +230,18 @@ func exitCode(outcome []byte) (int, error) {
 	return 0, errors.New(status.Message)
 }
 
-// Restarted lists the containers of a pod that are being restarted.
-type Restarted struct {
+// Restarts lists the containers of a pod that are being restarted.
+type Restarts struct {
 	Containers []string `json:"containers"`
 }
 
 // Restart ends and starts containers of a pod: those with these names that still have these IDs. It may be repeated.
-func (c *Client) Restart(ctx context.Context, uid string, ids map[string]string) (*Restarted, error) {
+func (c *Client) Restart(ctx context.Context, uid string, ids map[string]string) (*Restarts, error) {
 	body, err := json.Marshal(ids)
 	if err != nil {
 		return nil, err
 	}
-	return call[Restarted](ctx, c, http.MethodPost, "/v1/restart/"+uid, "", body)
+	return call[Restarts](ctx, c, http.MethodPost, "/v1/restart/"+uid, "", body)
 }
 
 // LogOptions select a part of a container's log. The zero value is all output so far of its latest run.

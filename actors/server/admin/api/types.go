@@ -25,11 +25,11 @@ type Pods struct {
 	At       time.Time       `json:"at,omitzero"`
 	Pods     []Pod           `json:"items"` // by namespace and name
 	Node     `json:"node"`
-	Registered
+	Registration
 }
 
-// Registered is the control plane's view of the node; zero if the node is in no cluster, or has not registered yet.
-type Registered struct {
+// Registration is the control plane's view of the node; zero if the node is in no cluster, or has not registered yet.
+type Registration struct {
 	// LeaseExpires is when the control plane considers the node lost unless its lease is renewed.
 	LeaseExpires time.Time `json:"leaseExpires,omitzero"`
 	// NotReady is the reason that the Node's condition Ready is not True there, or empty.
@@ -250,8 +250,8 @@ type Error struct {
 	Accepted []messages.SubmittedPod `json:"accepted,omitempty"`
 }
 
-// Submitted answers a submission, and a withdrawal.
-type Submitted struct {
+// SubmitReply answers a submission, and a withdrawal.
+type SubmitReply struct {
 	Pods []messages.SubmittedPod `json:"pods"`
 }
 

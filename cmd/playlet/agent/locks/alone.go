@@ -17,12 +17,12 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// Held is the set of locks that exclude a second agent from the root folder and from the runtime, whose pods it would end. The
+// Locks is the set of locks that exclude a second agent from the root folder and from the runtime, whose pods it would end. The
 // kernel releases them when the process ends in any way.
-type Held []*os.File
+type Locks []*os.File
 
 // Close releases the locks.
-func (h Held) Close() error {
+func (h Locks) Close() error {
 	var errs []error
 	for _, f := range h {
 		errs = append(errs, f.Close())
@@ -39,7 +39,7 @@ func rootLock(rootDir string) string { return filepath.Join(rootDir, "playlet", 
 
 // Take takes the agent's locks and makes its folders. Another agent's lock is an error that names its process, as is a running
 // kubelet. No folder is made then.
-func Take(node *config.Node, log *slog.Logger) (held Held, err error) {
+func Take(node *config.Node, log *slog.Logger) (held Locks, err error) {
 	defer func() {
 		if err != nil {
 			held, err = nil, errors.Join(unwritable(node.RootDir, err), held.Close())

@@ -10,8 +10,8 @@ import (
 	"github.com/playlet-dev/playlet/config"
 )
 
-// Embedded is a process of any name that contains a kubelet: k3s, RKE2, k0s and MicroK8s have one.
-type Embedded struct {
+// EmbeddedKubelet is a process of any name that contains a kubelet: k3s, RKE2, k0s and MicroK8s have one.
+type EmbeddedKubelet struct {
 	PID    int
 	Name   string
 	Shared string // the runtime or root folder that it shares with the agent
@@ -19,12 +19,12 @@ type Embedded struct {
 }
 
 // String describes the process.
-func (k *Embedded) String() string {
+func (k *EmbeddedKubelet) String() string {
 	return fmt.Sprintf("the process %s (PID %d) contains a kubelet with the same %s", k.Name, k.PID, k.Shared)
 }
 
 // Remedy returns the ways out.
-func (k *Embedded) Remedy() string {
+func (k *EmbeddedKubelet) Remedy() string {
 	if k.Unit == "" {
 		return "stop it, or give this agent its own"
 	}
@@ -37,7 +37,7 @@ var kubeletSockets = []string{"/device-plugins/kubelet.sock", "/pod-resources/ku
 // FindEmbedded returns a process in this mount namespace that contains a kubelet with the runtime or the root folder of node; nil
 // for none. It is recognized by its sockets: it listens on a kubelet's sockets in node's root folder, or in another one and is
 // connected to the runtime. The processes named in except are not considered. On a kernel without sock_diag nothing is found.
-func FindEmbedded(node *config.Node, proc string, except ...int) *Embedded {
+func FindEmbedded(node *config.Node, proc string, except ...int) *EmbeddedKubelet {
 	sockets, err := unixSockets()
 	if err != nil {
 		return nil
@@ -65,7 +65,7 @@ func FindEmbedded(node *config.Node, proc string, except ...int) *Embedded {
 		}
 		if shared := sharedBySockets(node, p, roots, clients); shared != "" {
 			name, _ := p.Comm()
-			return &Embedded{PID: p.PID, Name: name, Shared: shared, Unit: unitOf(p)}
+			return &EmbeddedKubelet{PID: p.PID, Name: name, Shared: shared, Unit: unitOf(p)}
 		}
 	}
 	return nil

@@ -98,7 +98,7 @@ func TestEmbedded_Remedy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (&Embedded{Unit: unitOf(p)}).Remedy(); got != want {
+		if got := (&EmbeddedKubelet{Unit: unitOf(p)}).Remedy(); got != want {
 			t.Errorf("%q: got %q, want %q", group, got, want)
 		}
 	}

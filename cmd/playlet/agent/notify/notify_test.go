@@ -86,7 +86,9 @@ func TestNothingIsReportedWhereNobodyListens(t *testing.T) {
 }
 
 func TestStatusLine(t *testing.T) {
-	pod := func(phase v1.PodPhase) pods.Published { return pods.Published{Status: &v1.PodStatus{Phase: phase}} }
+	pod := func(phase v1.PodPhase) pods.PublishedPod {
+		return pods.PublishedPod{Status: &v1.PodStatus{Phase: phase}}
+	}
 	ready := messages.RuntimeStateChanged{Ready: true}
 	for _, c := range []struct {
 		now  pods.Snapshot
@@ -94,7 +96,7 @@ func TestStatusLine(t *testing.T) {
 	}{
 		{pods.Snapshot{}, "starting"},
 		{pods.Snapshot{Version: 1, Runtime: ready}, "0 pods"},
-		{pods.Snapshot{Version: 1, Runtime: ready, Pods: []pods.Published{pod(v1.PodPending), pod(v1.PodRunning),
+		{pods.Snapshot{Version: 1, Runtime: ready, Pods: []pods.PublishedPod{pod(v1.PodPending), pod(v1.PodRunning),
 			pod(v1.PodRunning), {}}}, "4 pods, 2 running, 1 pending"},
 		{
 			pods.Snapshot{Version: 1, Unheard: []messages.Address{messages.File}, Problems: make([]messages.ManifestProblem, 2)},

@@ -60,7 +60,7 @@ pods/default/web   running   4         9s       2          60m      pod         
 		}
 	}
 	f.Mu.Lock()
-	f.Actors.Actors[4].Handling = &supervisors.Handling{Message: "RunContainer", From: "pods/u1", Sent: fake.Noon, Began: fake.Noon}
+	f.Actors.Actors[4].Handling = &supervisors.HandledMessage{Message: "RunContainer", From: "pods/u1", Sent: fake.Noon, Began: fake.Noon}
 	f.Mu.Unlock()
 	if out, _, _ = f.Command(t, "actors", "pods/default/web/c", "-o", "wide"); !strings.Contains(out, "RunContainer of pods/default/web, 0s") {
 		t.Errorf("the sender is not named by its pod:\n%s", out)

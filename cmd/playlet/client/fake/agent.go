@@ -183,7 +183,7 @@ func (f *Agent) HasActors() {
 		return api.Actor{Vitals: vitals, Pod: pod}
 	}
 	hangs, quarantined := actor("pods/u1", "pod", "default/web"), actor("pods/u2", "pod", "other/web")
-	hangs.Handling = &supervisors.Handling{Message: "ImagePulled", From: "images", Sent: Noon.Add(-9 * time.Second),
+	hangs.Handling = &supervisors.HandledMessage{Message: "ImagePulled", From: "images", Sent: Noon.Add(-9 * time.Second),
 		Began: Noon.Add(-8 * time.Second)}
 	hangs.Waiting, hangs.Restarts = 4, 2
 	hangs.Failure = &supervisors.Failure{Reason: "nil map \x1b[31m", At: Noon.Add(-time.Minute)}

@@ -91,8 +91,8 @@ func plainFileError(err error) error {
 
 var errNothingSent = errors.New("the container has sent nothing")
 
-// unpacking writes the archive that a container sends. Nothing is written outside the target, whatever the archive contains.
-type unpacking struct {
+// unpacker writes the archive that a container sends. Nothing is written outside the target, whatever the archive contains.
+type unpacker struct {
 	note  func(string)
 	root  *os.Root // the copied folder, or the parent folder of the copied file
 	alone bool     // one file is copied: nothing may follow it into the folder in which it is put
@@ -106,7 +106,7 @@ type link struct{ file, target string }
 const maxLinks = 200_000
 
 // unpack reads an archive of one thing, which has this name there. The target is its new name, or the folder that it is put into.
-func (u *unpacking) unpack(from io.Reader, name, target string) error {
+func (u *unpacker) unpack(from io.Reader, name, target string) error {
 	parent, as := filepath.Dir(target), lastName(target)
 	if info, err := os.Stat(target); err == nil && info.IsDir() && path.Clean(name) != "." {
 		parent, as = target, name
@@ -164,7 +164,7 @@ func under(name, entry string) (below string, ok bool) {
 }
 
 // begin makes the folder in which everything else is written, where a folder is copied.
-func (u *unpacking) begin(h *tar.Header, as string) (string, error) {
+func (u *unpacker) begin(h *tar.Header, as string) (string, error) {
 	if u.alone = h.Typeflag != tar.TypeDir; u.alone {
 		return as, nil
 	}
@@ -180,7 +180,7 @@ func (u *unpacking) begin(h *tar.Header, as string) (string, error) {
 	return ".", nil
 }
 
-func (u *unpacking) write(file, name string, h *tar.Header, from io.Reader) error {
+func (u *unpacker) write(file, name string, h *tar.Header, from io.Reader) error {
 	mode := h.FileInfo().Mode().Perm()
 	if h.Typeflag == tar.TypeDir {
 		if err := u.root.MkdirAll(file, 0o755); err != nil {
@@ -219,7 +219,7 @@ func (u *unpacking) write(file, name string, h *tar.Header, from io.Reader) erro
 
 // makeLinks creates the symbolic links last, so that no file is written through one. A link that leads out of the target, by
 // itself or through another link, is removed again.
-func (u *unpacking) makeLinks() error {
+func (u *unpacker) makeLinks() error {
 	for _, l := range u.links {
 		if err := u.root.Symlink(l.target, l.file); err != nil {
 			return plainFileError(err)

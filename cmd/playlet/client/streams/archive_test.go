@@ -111,7 +111,7 @@ func TestUnpack(t *testing.T) {
 				t.Fatal(err)
 			}
 			var notes []string
-			u := unpacking{note: func(text string) { notes = append(notes, text) }}
+			u := unpacker{note: func(text string) { notes = append(notes, text) }}
 			err := u.unpack(archiveOf(t, c.archive...), "f", c.target)
 			if c.failed == "" && err != nil || c.failed != "" && (err == nil || !strings.Contains(err.Error(), c.failed)) {
 				t.Errorf("%v, want %q", err, c.failed)
@@ -140,7 +140,7 @@ func TestUnpack(t *testing.T) {
 func TestPack(t *testing.T) {
 	t.Chdir(t.TempDir())
 	first := []string{"f/", "f/a", "f/d/", "f/d/l -> ../a"}
-	u := unpacking{note: func(text string) { t.Error(text) }}
+	u := unpacker{note: func(text string) { t.Error(text) }}
 	if err := u.unpack(archiveOf(t, first...), "f", "."); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestPack(t *testing.T) {
 		if err := pack(&out, from, "x", func(text string) { t.Error(text) }); err != nil {
 			t.Fatal(err)
 		}
-		u := unpacking{note: u.note}
+		u := unpacker{note: u.note}
 		dir := t.TempDir()
 		if err := u.unpack(&out, "x", filepath.Join(dir, "copy")); err != nil {
 			t.Fatal(err)

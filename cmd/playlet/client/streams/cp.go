@@ -101,7 +101,7 @@ func (c *streamCommand) copyOut(ctx context.Context, pod *api.Pod, from, to stri
 	r, w := io.Pipe()
 	unpacked := make(chan error, 1)
 	go func() {
-		u := unpacking{note: c.note}
+		u := unpacker{note: c.note}
 		err := u.unpack(r, base, to)
 		if err == nil || errors.Is(err, errNothingSent) { // tar pads its archive, and then reports why it is empty
 			_, _ = io.Copy(io.Discard, r)

@@ -46,7 +46,7 @@ func TestCopy_Endless(t *testing.T) {
 			err = archive.WriteHeader(&tar.Header{Name: fmt.Sprint("d/", i), Typeflag: tar.TypeSymlink, Linkname: "x"})
 		}
 	}()
-	u := unpacking{note: func(string) {}}
+	u := unpacker{note: func(string) {}}
 	err := u.unpack(r, "d", t.TempDir()+"/d")
 	if err == nil || !strings.Contains(err.Error(), "more than 200000 symbolic links") {
 		t.Errorf("links without end: %v", err)

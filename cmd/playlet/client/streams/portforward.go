@@ -36,8 +36,8 @@ const portForwardExample = `  # http://localhost:8080 is port 80 of the pod
   # Several; the second on any free port
   playlet port-forward web 8080:http :9090`
 
-// forwarding is one run of "playlet port-forward".
-type forwarding struct {
+// forwarder is one run of "playlet port-forward".
+type forwarder struct {
 	streamCommand
 	addresses []string
 	pod       *api.Pod
@@ -49,7 +49,7 @@ type forwarding struct {
 }
 
 func newPortForwardCommand() *cobra.Command {
-	c := &forwarding{}
+	c := &forwarder{}
 	cmd := &cobra.Command{
 		Use: "port-forward POD [LOCAL:]REMOTE...", Short: "Forward local ports to a pod", Long: portForwardLong,
 		Example: portForwardExample,
@@ -65,7 +65,7 @@ func newPortForwardCommand() *cobra.Command {
 	return c.Runs(cmd, c.run)
 }
 
-func (c *forwarding) run(ctx context.Context, args []string) error {
+func (c *forwarder) run(ctx context.Context, args []string) error {
 	ports := args[1:]
 	for began := false; ; began = true {
 		var err error
@@ -91,7 +91,7 @@ func (c *forwarding) run(ctx context.Context, args []string) error {
 }
 
 // forward forwards until the connection to the pod ends, and gives the ports with the local ones that were chosen.
-func (c *forwarding) forward(ctx context.Context, ports []string) ([]string, error) {
+func (c *forwarder) forward(ctx context.Context, ports []string) ([]string, error) {
 	ctx, c.lost = context.WithCancel(ctx)
 	defer c.lost()
 	if err := c.free(ports); err != nil {
@@ -126,7 +126,7 @@ func (c *forwarding) forward(ctx context.Context, ports []string) ([]string, err
 
 // free returns an error if another program listens on a local port at an address of localhost. The library would forward on the
 // other address alone, and clients of localhost would reach the other program.
-func (c *forwarding) free(ports []string) error {
+func (c *forwarder) free(ports []string) error {
 	if !slices.Contains(c.addresses, "localhost") {
 		return nil
 	}
@@ -185,7 +185,7 @@ func portNamed(pod *v1.Pod, name string) uint64 {
 // dialer connects to the pod. One connection that a port refuses ends the library's connection to the pod; it is not let.
 type dialer struct {
 	ctx context.Context
-	c   *forwarding
+	c   *forwarder
 }
 
 func (d dialer) Dial(...string) (httpstream.Connection, string, error) {
@@ -195,15 +195,15 @@ func (d dialer) Dial(...string) (httpstream.Connection, string, error) {
 		return nil, "", err
 	}
 	context.AfterFunc(d.ctx, func() { _ = conn.Close() })
-	return lasting{conn}, api.PortForwardProtocol, nil
+	return lastingConnection{conn}, api.PortForwardProtocol, nil
 }
 
-type lasting struct{ httpstream.Connection }
+type lastingConnection struct{ httpstream.Connection }
 
-func (lasting) Close() error { return nil }
+func (lastingConnection) Close() error { return nil }
 
 // Write receives the library's messages about ports that it cannot listen on.
-func (c *forwarding) Write(text []byte) (int, error) {
+func (c *forwarder) Write(text []byte) (int, error) {
 	port, why, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(string(text)), "Unable to listen on port "), ": ")
 	switch {
 	case strings.Contains(why, "address already in use"):
@@ -219,7 +219,7 @@ func (c *forwarding) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-func (c *forwarding) failures() error {
+func (c *forwarder) failures() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.failed) == 0 {
@@ -230,14 +230,14 @@ func (c *forwarding) failures() error {
 
 // Init, Enabled, Info, WithValues, WithName and Error implement klog.LogSink. The library logs the failures of single
 // connections there; everything but errors is dropped.
-func (c *forwarding) Init(klog.RuntimeInfo)          {}
-func (c *forwarding) Enabled(int) bool               { return false }
-func (c *forwarding) Info(int, string, ...any)       {}
-func (c *forwarding) WithValues(...any) klog.LogSink { return c }
-func (c *forwarding) WithName(string) klog.LogSink   { return c }
+func (c *forwarder) Init(klog.RuntimeInfo)          {}
+func (c *forwarder) Enabled(int) bool               { return false }
+func (c *forwarder) Info(int, string, ...any)       {}
+func (c *forwarder) WithValues(...any) klog.LogSink { return c }
+func (c *forwarder) WithName(string) klog.LogSink   { return c }
 
 // Error reports the failure of one connection.
-func (c *forwarding) Error(err error, _ string, keysAndValues ...any) {
+func (c *forwarder) Error(err error, _ string, keysAndValues ...any) {
 	port := "a port"
 	for i := 0; i+1 < len(keysAndValues); i += 2 {
 		if keysAndValues[i] == "remotePort" {

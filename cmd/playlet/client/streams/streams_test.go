@@ -36,14 +36,14 @@ func TestPortForward_TakenOnOneAddress(t *testing.T) {
 	}
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	want := "port " + port + " of this machine: another program listens there; choose another, or none (:REMOTE) for any that is free"
-	c := &forwarding{addresses: []string{"localhost"}}
+	c := &forwarder{addresses: []string{"localhost"}}
 	if err := c.free([]string{"0:80", port + ":80"}); err == nil || err.Error() != want {
 		t.Errorf("taken: got %v, want %s", err, want)
 	}
 	if err := taken.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c = &forwarding{addresses: []string{"localhost"}}
+	c = &forwarder{addresses: []string{"localhost"}}
 	if err := c.free([]string{"0:80", port + ":80"}); err != nil {
 		t.Errorf("free: got %v", err)
 	}

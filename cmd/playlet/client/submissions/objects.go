@@ -104,7 +104,7 @@ func (c *objectsCommand) remove(ctx context.Context, args []string) error {
 			errs = append(errs, fmt.Errorf("%q names no object; write configmap/NAME or secret/NAME", arg))
 			continue
 		}
-		gone, err := base.Retry(ctx, startTimeout, func() (*api.Submitted, error) {
+		gone, err := base.Retry(ctx, startTimeout, func() (*api.SubmitReply, error) {
 			return c.Client.WithdrawObject(ctx, kind, cmp.Or(c.namespace, "default"), name, c.dryRun != "none")
 		})
 		if refused, ok := errors.AsType[*api.Error](err); ok && refused.Status == 404 {

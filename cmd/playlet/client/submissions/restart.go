@@ -150,7 +150,7 @@ func (c *restartCommand) add(pod *api.Pod, container string) error {
 // restart has the containers that were noted of a pod restarted.
 func (c *restartCommand) restart(ctx context.Context, pod *api.Pod) error {
 	uid := string(pod.Pod.UID)
-	done, err := base.Retry(ctx, startTimeout, func() (*api.Restarted, error) { return c.Client.Restart(ctx, uid, c.ids[uid]) })
+	done, err := base.Retry(ctx, startTimeout, func() (*api.Restarts, error) { return c.Client.Restart(ctx, uid, c.ids[uid]) })
 	if refused, ok := errors.AsType[*api.Error](err); ok && refused.Status == http.StatusNotFound {
 		err = errors.New("it is gone, or is about to be")
 	}

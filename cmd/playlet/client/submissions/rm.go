@@ -115,7 +115,7 @@ func (c *rmCommand) withdrawAll(ctx context.Context) error {
 		wanted = append(wanted, names...)
 	}
 	for _, n := range wanted {
-		gone, err := base.Retry(ctx, startTimeout, func() (*api.Submitted, error) {
+		gone, err := base.Retry(ctx, startTimeout, func() (*api.SubmitReply, error) {
 			if n.Kind != "" {
 				return c.Client.WithdrawObject(ctx, n.Kind, n.Namespace, n.Name, c.dryRun != "none")
 			}

@@ -137,7 +137,7 @@ func (c *submitCommand) filesOnly(cmd *cobra.Command, args []string) error {
 // perform completes a command that has changed each pod, with this error. await waits for the result of the changes.
 func (c *submitCommand) perform(ctx context.Context, err error, await func(context.Context) error) error {
 	if c.Output == "json" {
-		out := api.Submitted{Pods: c.done}
+		out := api.SubmitReply{Pods: c.done}
 		if out.Pods == nil {
 			out.Pods = []messages.SubmittedPod{}
 		}

@@ -92,7 +92,7 @@ func (c *submitCommand) progressOf(file, done string, i, parts int) {
 func (c *submitCommand) checkParts(ctx context.Context, file string, parts []submit.Batch) error {
 	pods := map[string]bool{}
 	for i, part := range parts {
-		found, err := base.Retry(ctx, startTimeout, func() (*api.Submitted, error) { return c.Client.DryRun(ctx, part.Text()) })
+		found, err := base.Retry(ctx, startTimeout, func() (*api.SubmitReply, error) { return c.Client.DryRun(ctx, part.Text()) })
 		if refused, ok := errors.AsType[*api.Error](err); ok {
 			return c.refusal(file, refused)
 		} else if err != nil {
@@ -111,7 +111,7 @@ func (c *submitCommand) checkParts(ctx context.Context, file string, parts []sub
 }
 
 func (c *submitCommand) submitPart(ctx context.Context, file string, data []byte, check bool) error {
-	submitted, err := base.Retry(ctx, startTimeout, func() (*api.Submitted, error) {
+	submitted, err := base.Retry(ctx, startTimeout, func() (*api.SubmitReply, error) {
 		if check {
 			return c.Client.DryRun(ctx, data)
 		}

@@ -24,7 +24,7 @@ func Provide(ctx context.Context, first []string, wanted bool, p *progress.Progr
 
 func provide(ctx context.Context, look func() (Programs, error), wanted bool, p *progress.Progress) (Programs, error) {
 	found, err := look()
-	var missing *Missing
+	var missing *MissingError
 	switch {
 	case !errors.As(err, &missing):
 		return found, err

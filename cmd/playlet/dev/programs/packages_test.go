@@ -86,7 +86,7 @@ func TestWithoutInstallItIsOnlyNamed(t *testing.T) {
 	var out strings.Builder
 	_, err := provide(t.Context(), func() (Programs, error) { return places{programs: []string{"/nowhere"}}.find() }, false,
 		progress.New(&out))
-	var missing *Missing
+	var missing *MissingError
 	if !errors.As(err, &missing) || there(dir+"/calls") ||
 		!strings.Contains(out.String(), "looked for containerd, containerd-shim-runc-v2, runc, iptables, static busybox in /nowhere\n") {
 		t.Errorf("%v; it says %q", err, out.String())

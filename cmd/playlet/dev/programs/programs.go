@@ -31,15 +31,15 @@ var cniPlugins = []string{"bridge", "host-local", "loopback", "portmap"}
 // requirement is something to be found, and the Debian package that has it.
 type requirement struct{ what, pkg string }
 
-// Missing is the error for programs that are nowhere.
-type Missing struct {
+// MissingError is the error for programs that are nowhere.
+type MissingError struct {
 	things []requirement
 	// where things were looked for: programs, plugins.
 	programs, plugins []string
 }
 
 // Error returns one line with the remedy.
-func (m *Missing) Error() string {
+func (m *MissingError) Error() string {
 	names := make([]string, len(m.things))
 	for i, t := range m.things {
 		names[i] = t.what
@@ -49,7 +49,7 @@ func (m *Missing) Error() string {
 }
 
 // Packages are Debian's, each once.
-func (m *Missing) Packages() []string {
+func (m *MissingError) Packages() []string {
 	var out []string
 	for _, t := range m.things {
 		if !slices.Contains(out, t.pkg) {
@@ -60,7 +60,7 @@ func (m *Missing) Packages() []string {
 }
 
 // Lines lists the folders that were searched for the missing programs.
-func (m *Missing) Lines() []string {
+func (m *MissingError) Lines() []string {
 	var programs, plugins []string
 	for _, t := range m.things {
 		if t.pkg == pluginsPackage {
@@ -85,7 +85,7 @@ const (
 )
 
 // shellOnly reports whether only the sample's shell is missing.
-func (m *Missing) shellOnly() bool { return slices.Equal(m.Packages(), []string{shellPackage}) }
+func (m *MissingError) shellOnly() bool { return slices.Equal(m.Packages(), []string{shellPackage}) }
 
 // places are the folders to look in, best first.
 type places struct{ programs, plugins []string }
@@ -167,10 +167,10 @@ func numbersIn(name string) []int {
 	return out
 }
 
-// find looks for everything, and gives a *Missing naming all that is nowhere.
+// find looks for everything, and gives a *MissingError naming all that is nowhere.
 func (p places) find() (Programs, error) {
 	var out Programs
-	missing := &Missing{programs: p.programs, plugins: p.plugins}
+	missing := &MissingError{programs: p.programs, plugins: p.plugins}
 	want := func(to *string, name, pkg string, dirs []string) {
 		if *to = Find(name, dirs); *to == "" {
 			missing.things = append(missing.things, requirement{name, pkg})

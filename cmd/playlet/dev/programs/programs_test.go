@@ -61,7 +61,7 @@ func TestWhatIsMissingIsNamedWithItsPackages(t *testing.T) {
 	p := places{[]string{installed(t, top, "runc")}, []string{installed(t, filepath.Join(top, "cni"), "bridge", "host-local",
 		"loopback")}}
 	_, err := p.find()
-	var missing *Missing
+	var missing *MissingError
 	if !errors.As(err, &missing) {
 		t.Fatal(err)
 	}
