@@ -443,3 +443,28 @@ func TestAResizeThatTheRuntimeRefuses(t *testing.T) {
 		t.Errorf("they have %v, the runtime was told %d times", w.limits(), len(w.informed))
 	}
 }
+
+// A container that was ended for lack of memory, and is in back-off, gets its new size with its next start. The pod's cgroup, which
+// limits it as well, has the new size before (kubernetes/kubernetes#138760).
+func TestResize_ContainerInBackOff(t *testing.T) {
+	w := resizable(t)
+	crash := true
+	w.exit = func(name string, _ uint32) (int32, bool) { return 137, crash && name == "c0" }
+	w.drain()
+	if s := w.status.ContainerStatuses[0].State; s.Waiting == nil || s.Waiting.Reason != messages.ReasonCrashLoopBackOff {
+		t.Fatalf("c0 is %+v, want a back-off", s)
+	}
+	attempts := len(w.containers)
+	w.allocate(16, 4)
+	w.drain()
+	if c := conditionOf(w.status, v1.PodResizeInProgress); w.limit != 20*mi || c != nil || len(w.containers) != attempts {
+		t.Errorf("the cgroup has %d MiB, %+v, %d containers more, want 20 MiB, no resize in progress and no start", w.limit/mi, c,
+			len(w.containers)-attempts)
+	}
+	crash = false
+	w.settle()
+	check(t, w)
+	if got := w.limits(); !slices.Equal(got, []int64{16, 4}) {
+		t.Errorf("got limits %v, want those of the allocation", got)
+	}
+}
