@@ -551,7 +551,7 @@ func TestHidden_CountsPodsThatMayRankFirst(t *testing.T) {
 		"unmeasured, and there is no other": {of("a", 0, 0, 0), of("b", 1, 0, 0), 2},
 	} {
 		ranked, unmeasured := split([]candidate{c.first, c.second})
-		if got := hidden(NodeFsAvailable, contents{layers: true, files: true}, ranked, unmeasured); got != c.want {
+		if got := hidden(NodeFsAvailable, contents{layers: true, files: true, logs: true}, ranked, unmeasured); got != c.want {
 			t.Errorf("%s: got %d, want %d", name, got, c.want)
 		}
 	}
@@ -842,7 +842,7 @@ func TestABugInALookAtDisks(t *testing.T) {
 
 // The meter waits until less than a level is left, as long as its context lasts.
 func TestTheMeterAwaitsMemory(t *testing.T) {
-	meter := Places{"/proc", "/sys/fs/cgroup", "/", nil, nil}.Meter()
+	meter := Places{"/proc", "/sys/fs/cgroup", "/", "/", nil, nil}.Meter()
 	now := meter.MeasureMemory(t.Context()).Readings[MemoryAvailable].Available
 	if now == 0 {
 		t.Skip("the machine does not tell its memory")
@@ -858,7 +858,7 @@ func TestTheMeterAwaitsMemory(t *testing.T) {
 }
 
 func BenchmarkMeasureMemory(b *testing.B) {
-	meter := Places{"/proc", "/sys/fs/cgroup", "/", nil, nil}.Meter()
+	meter := Places{"/proc", "/sys/fs/cgroup", "/", "/", nil, nil}.Meter()
 	for b.Loop() {
 		meter.MeasureMemory(b.Context())
 	}

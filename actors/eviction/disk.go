@@ -22,15 +22,17 @@ type disk struct {
 }
 
 // disk measures the file system of the path.
-func (p *Meter) disk(ctx context.Context, path string) (disk, error) {
+func (p *Meter) disk(ctx context.Context, path string) (disk, error) { return p.reading(path).Get(ctx) }
+
+func (p *Meter) reading(path string) *overdue.Reader[disk] {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	reading := p.disks[path]
 	if reading == nil {
 		reading = overdue.New("the file system of "+path, diskTimeout, func() (disk, error) { return p.statfs(path) })
 		p.disks[path] = reading
 	}
-	p.mu.Unlock()
-	return reading.Get(ctx)
+	return reading
 }
 
 func statfs(path string) (disk, error) {

@@ -11,7 +11,8 @@
 // without figures is not evicted, since its end may bring nothing. One in back-off has the figures of its data, although none of
 // its containers runs. Figures of volumes are measured again before an eviction for a disk. A leaving pod is awaited until its
 // volumes are gone. containerfs.* is measured only if containers have a file system of their own, and defaults to the thresholds
-// of imagefs.*. Static pods are evicted only with --evict-static-pods.
+// of imagefs.*. Logs on a file system of their own, which no signal measures, do not count for nodefs. Static pods are evicted
+// only with --evict-static-pods.
 //
 // Other actors: runtime and images remove unused objects (ReclaimContainers, ReclaimImages), pods ends a pod (EvictPod). A lost
 // answer costs a wait of two minutes without progress. A lost EvictPod costs half a minute, or lasts until a restarted pods

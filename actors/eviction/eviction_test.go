@@ -213,7 +213,7 @@ func TestMeasuring(t *testing.T) {
 		dir, groups := t.TempDir(), t.TempDir()
 		write(dir, proc)
 		write(groups, cgroups)
-		m := Places{dir, groups, dir, imageFs{at: dir}, nil}.Meter().Measure(t.Context())
+		m := Places{dir, groups, dir, dir, imageFs{at: dir}, nil}.Meter().Measure(t.Context())
 		if got, want := m.Readings[MemoryAvailable], (Reading{1024000 - 256000, 1638400}); got != want {
 			t.Errorf("%s: memory %v, want %v", name, got, want)
 		}
@@ -228,11 +228,11 @@ func TestMeasuring(t *testing.T) {
 			t.Errorf("%s: %v", name, m.Failed)
 		}
 	}
-	m := Places{"/none", "/none", "/none", imageFs{err: errors.New("away")}, nil}.Meter().Measure(t.Context())
+	m := Places{"/none", "/none", "/none", "/none", imageFs{err: errors.New("away")}, nil}.Meter().Measure(t.Context())
 	if len(m.Failed) != 6 || len(m.Readings) > 0 {
 		t.Errorf("of nothing: %v", m)
 	}
-	meter := Places{"/proc", "/sys/fs/cgroup", "/", imageFs{at: "/"}, nil}.Meter()
+	meter := Places{"/proc", "/sys/fs/cgroup", "/", "/", imageFs{at: "/"}, nil}.Meter()
 	m = meter.Measure(t.Context())
 	if meter.imageDir != "/" {
 		t.Errorf("images are looked at again in %q", meter.imageDir)
@@ -245,7 +245,7 @@ func TestMeasuring(t *testing.T) {
 // A hanging file system is named, and all others are measured.
 func TestAFileSystemThatHangs(t *testing.T) {
 	back := make(chan struct{})
-	meter := Places{"/proc", "/sys/fs/cgroup", "/here", imageFs{at: "/there"}, nil}.Meter()
+	meter := Places{"/proc", "/sys/fs/cgroup", "/here", "/here", imageFs{at: "/there"}, nil}.Meter()
 	meter.disks["/there"] = overdue.New("the file system of /there", time.Millisecond, func() (disk, error) {
 		<-back
 		return disk{}, nil
@@ -274,5 +274,21 @@ func TestAFileSystemThatHangs(t *testing.T) {
 	k.RunWork()
 	if p := state.Problems(); len(p) != 0 {
 		t.Errorf("%q", p)
+	}
+}
+
+// Logs on a file system of their own are not on nodefs, nor on any other with signals. If it cannot be read, they count as there.
+func TestMeasure_FileSystemOfLogs(t *testing.T) {
+	for want, logs := range map[string]error{elsewhere: nil, onNodeFs: errors.New("away")} {
+		meter := Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: "/node", PodLogsDir: "/logs", Images: imageFs{at: "/node"}}.Meter()
+		meter.statfs = func(path string) (disk, error) {
+			if path == "/logs" {
+				return disk{device: 2, space: Reading{1, 7}}, logs
+			}
+			return disk{device: 1, space: Reading{1, 9}}, nil
+		}
+		if got := meter.Measure(t.Context()).Layout.Logs; got != want {
+			t.Errorf("with %v: logs on %q, want %q", logs, got, want)
+		}
 	}
 }

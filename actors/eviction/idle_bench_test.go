@@ -12,7 +12,7 @@ import (
 // while much is left, and measures once per interval of the actor.
 func BenchmarkIdle(b *testing.B) {
 	const every = 10 * time.Second // the actor's
-	meter := Places{"/proc", "/sys/fs/cgroup", "/", imageFs{at: "/"}, nil}.Meter()
+	meter := Places{"/proc", "/sys/fs/cgroup", "/", "/", imageFs{at: "/"}, nil}.Meter()
 	now := meter.Measure(b.Context())
 	levels := map[Signal]int64{}
 	for s, r := range now.Readings {

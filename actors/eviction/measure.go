@@ -26,9 +26,9 @@ type ImageService interface {
 // Places are the paths to measure.
 type Places struct {
 	Proc, Cgroups string // "/proc", "/sys/fs/cgroup"
-	// RootDir is the agent's folder; its file system is the node's.
-	RootDir string
-	Images  ImageService
+	// RootDir is the agent's folder; its file system is the node's. PodLogsDir has the logs.
+	RootDir, PodLogsDir string
+	Images              ImageService
 	// Kubepods is the path of the cgroup of all pods, relative to a controller's root; nil or empty: pods have none.
 	Kubepods func() string
 }
@@ -61,18 +61,22 @@ func (p *Meter) Measure(ctx context.Context) Measurement {
 		m.Readings[s] = r
 	}
 	p.measureMemory(note)
-	var node disk
-	var nodeErr error
+	var node, logs disk
+	var nodeErr, logsErr error
 	var measuring workGroup
 	measuring.Go(func() { node, nodeErr = p.disk(ctx, p.RootDir) })
+	measuring.Go(func() { logs, logsErr = p.disk(ctx, p.PodLogsDir) })
 	images, containers, err := p.runtimeDisks(ctx)
 	note(ImageFsAvailable, images.space, err)
 	noteInodes(&m, ImageFsInodesFree, images.inodes, err)
 	measuring.Wait()
 	note(NodeFsAvailable, node.space, nodeErr)
 	noteInodes(&m, NodeFsInodesFree, node.inodes, nodeErr)
+	if logsErr != nil { // it has no signal of its own
+		logs = node
+	}
 	if err == nil && nodeErr == nil {
-		m.Layout = layoutOf(node, images, containers)
+		m.Layout = layoutOf(node, images, containers, logs)
 	}
 	if m.Layout.Containers == onContainerFs {
 		note(ContainerFsAvailable, containers.space, nil)

@@ -73,10 +73,10 @@ func (c candidate) uses(what v1.ResourceName, on contents) int64 {
 		}
 		return int64(ptr.Deref(c.stats.ProcessStats.ProcessCount, 0)) //nolint:gosec // a count of processes
 	}
-	var layers, files int64
+	var layers, logs, files int64
 	for i := range c.stats.Containers {
 		layers += used(c.stats.Containers[i].Rootfs, what)
-		files += used(c.stats.Containers[i].Logs, what)
+		logs += used(c.stats.Containers[i].Logs, what)
 	}
 	for i := range c.stats.VolumeStats {
 		if v := &c.stats.VolumeStats[i]; c.local(v.Name) {
@@ -84,10 +84,13 @@ func (c candidate) uses(what v1.ResourceName, on contents) int64 {
 		}
 	}
 	// The rest of the pod's usage is data that the agent keeps for it: its logs, termination logs, /etc/hosts.
-	files = max(files, used(c.stats.EphemeralStorage, what)-layers)
+	files = max(files, used(c.stats.EphemeralStorage, what)-layers-logs)
 	var sum int64
 	if on.layers {
 		sum += layers
+	}
+	if on.logs {
+		sum += logs
 	}
 	if on.files {
 		sum += files

@@ -92,6 +92,8 @@ func TestRanking(t *testing.T) {
 		"nodefs alone: logs and volumes": {NodeFsInodesFree, split,
 			[]candidate{of("layer", 0, 0, 0).on(5, 0, 0), of("log", 0, 0, 0).on(0, 4, 0), of("volume", 0, 0, 0).on(0, 0, 6)},
 			"volume log layer"},
+		"nodefs without the logs": {NodeFsAvailable, Layout{Logs: elsewhere},
+			[]candidate{of("log", 0, 0, 0).on(0, 9, 1), of("volume", 0, 0, 0).on(0, 0, 6)}, "volume log"},
 		"imagefs alone: layers": {ImageFsAvailable, split,
 			[]candidate{of("volume", 0, 0, 0).on(0, 0, 6), of("layer", 0, 0, 0).on(5, 0, 0)}, "layer volume"},
 		"what is kept for a pod": {NodeFsAvailable, all,
@@ -280,28 +282,34 @@ func TestLimitsOfLocalStorage(t *testing.T) {
 
 func TestWhatLiesWhere(t *testing.T) {
 	node, images, other := disk{device: 1}, disk{device: 2}, disk{device: 3}
+	logs := disk{device: 4, space: Reading{Capacity: 5}}
+	subvolume := disk{device: 5} // of the node's file system, by its size
 	for name, c := range map[string]struct {
-		images, containers disk
-		want               map[Signal]string
+		images, containers, logs disk
+		want                     map[Signal]string
 	}{
-		"one disk": {node, node, map[Signal]string{NodeFsAvailable: "images layers files", ImageFsAvailable: "images layers files"}},
-		"images and containers apart": {images, images, map[Signal]string{NodeFsInodesFree: "files",
+		"one disk": {node, node, node, map[Signal]string{NodeFsAvailable: "images layers files logs",
+			ImageFsAvailable: "images layers files logs"}},
+		"images and containers apart": {images, images, node, map[Signal]string{NodeFsInodesFree: "files logs",
 			ImageFsInodesFree: "images layers"}},
-		"images apart": {images, node, map[Signal]string{NodeFsAvailable: "layers files", ImageFsAvailable: "images"}},
-		"three disks": {images, other, map[Signal]string{NodeFsAvailable: "files", ImageFsAvailable: "images",
+		"images apart": {images, node, subvolume, map[Signal]string{NodeFsAvailable: "layers files logs", ImageFsAvailable: "images"}},
+		"three disks": {images, other, node, map[Signal]string{NodeFsAvailable: "files logs", ImageFsAvailable: "images",
 			ContainerFsAvailable: "layers"}},
+		"logs apart":       {node, node, logs, map[Signal]string{NodeFsAvailable: "images layers files"}},
+		"logs with images": {logs, logs, logs, map[Signal]string{NodeFsAvailable: "files", ImageFsAvailable: "images layers logs"}},
 	} {
-		l := layoutOf(node, c.images, c.containers)
+		l := layoutOf(node, c.images, c.containers, c.logs)
 		for s, want := range c.want {
 			on := l.on(s)
 			var got []string
-			for word, there := range map[string]bool{"images": on.images, "layers": on.layers, "files": on.files} {
+			for word, there := range map[string]bool{"images": on.images, "layers": on.layers, "files": on.files,
+				"logs": on.logs} {
 				if there {
 					got = append(got, word)
 				}
 			}
 			if len(got) != len(strings.Fields(want)) || on.images != strings.Contains(want, "images") ||
-				on.layers != strings.Contains(want, "layers") {
+				on.layers != strings.Contains(want, "layers") || on.logs != strings.Contains(want, "logs") {
 				t.Errorf("%s: %s has %v, want %s", name, s, got, want)
 			}
 		}

@@ -103,7 +103,7 @@ func newAgent(node *config.Node, log *slog.Logger) (_ *Agent, err error) {
 	}
 	board := a.observatory.board
 	a.machine.scales = eviction.Places{
-		Proc: procDir, Cgroups: cgroupDir, RootDir: node.RootDir, Images: a.runtime.client,
+		Proc: procDir, Cgroups: cgroupDir, RootDir: node.RootDir, PodLogsDir: node.Kubelet.PodLogsDir, Images: a.runtime.client,
 		Kubepods: kubepods(node.Kubelet, a.runtime.state),
 	}.Meter()
 	a.host = newHost(node, facts, dns, a.runtime, a.machine, place, a.cluster, log)

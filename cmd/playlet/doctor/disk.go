@@ -33,6 +33,11 @@ func checkDisk(ctx context.Context, m *Machine) []Finding {
 		if on.Inodes > 0 {
 			low = append(low, m.short(places, on.signals, ".inodesFree", on.InodesFree, on.Inodes, inodesText)...)
 		}
+		if len(on.signals) == 0 {
+			low = warn("watch it, or keep logs and pods on one file system: like a kubelet, the agent measures that of pods",
+				"%s: %s (%d%%) free, and no pod is evicted when it is full", places, bytesText(on.Free),
+				percent(on.Free, on.Size))
+		}
 		found = append(found, low...)
 		if len(low) == 0 {
 			good = append(good, fmt.Sprintf("%s %s (%d%%)", listed(on.uses), bytesText(on.Free), percent(on.Free, on.Size)))
@@ -61,12 +66,12 @@ func (m *Machine) fileSystems(ctx context.Context) (all []*fileSystem, found []F
 		if !slices.Contains(on.uses, use) {
 			on.uses = append(on.uses, use)
 		}
-		if !slices.Contains(on.signals, signal) {
+		if signal != "" && !slices.Contains(on.signals, signal) {
 			on.signals = append(on.signals, signal)
 		}
 	}
 	add("pods", m.Node.RootDir, "nodefs")
-	add("logs", m.Node.Kubelet.PodLogsDir, "nodefs")
+	add("logs", m.Node.Kubelet.PodLogsDir, "") // nodefs is the file system of pods
 	if facts, err := m.askRuntime(ctx); err == nil {
 		for _, at := range facts.images {
 			if at != m.Node.RootDir && at != m.Node.Kubelet.PodLogsDir {

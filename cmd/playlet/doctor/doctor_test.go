@@ -302,7 +302,10 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 
 		"mounts of the agent": {wrong: sharedForTheAgent, check: "mounts", result: OK, says: "shared"},
 
-		"disk":  {check: "disk", result: OK, says: "free for pods, logs and images 50.0 GiB (50%)"},
+		"disk": {check: "disk", result: OK, says: "free for pods, logs and images 50.0 GiB (50%)"},
+		"a disk of the logs": {wrong: func(r *rig) {
+			r.system.devices = map[string]uint64{existing(r.Node.Kubelet.PodLogsDir): 3}
+		}, check: "disk", result: Warn, says: "50.0 GiB (50%) free, and no pod is evicted when it is full"},
 		"disks": {wrong: imagesElsewhere, check: "disk", result: OK, says: "free for pods and logs 50.0 GiB (50%); for images 50.0 GiB (50%)"},
 		"full": {wrong: func(r *rig) { imagesElsewhere(r); r.system.disk.Free = 5 << 30 }, check: "disk", result: Fail,
 			says: "pods are evicted below 10.0 GiB (nodefs.available)"},
