@@ -444,8 +444,8 @@ func TestAResizeThatTheRuntimeRefuses(t *testing.T) {
 	}
 }
 
-// A container that was ended for lack of memory, and is in back-off, gets its new size with its next start. The pod's cgroup, which
-// limits it as well, has the new size before (kubernetes/kubernetes#138760).
+// A container that was ended for lack of memory, and is in back-off, gets its new size with its next start. The pod's cgroup,
+// which limits it as well, has the new size before (kubernetes/kubernetes#138760).
 func TestResize_ContainerInBackOff(t *testing.T) {
 	w := resizable(t)
 	crash := true
