@@ -30,23 +30,23 @@ import (
 type devRun struct {
 	t    *testing.T
 	cmd  *exec.Cmd
-	out  written
+	out  processOutput
 	done chan struct{}
 }
 
-// written is the output of a process so far, stdout and stderr.
-type written struct {
+// processOutput is the output of a process so far, stdout and stderr.
+type processOutput struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (o *written) Write(p []byte) (int, error) {
+func (o *processOutput) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.Write(p)
 }
 
-func (o *written) String() string {
+func (o *processOutput) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()

@@ -73,7 +73,7 @@ func startNewcomer(t *testing.T) *newcomer {
 		outside(t, "go", "env", "GOMODCACHE"), home+"/go/pkg/mod",
 		outside(t, "go", "env", "GOCACHE"), home+"/.cache/go-build",
 		origin, "/srv/playlet.git")
-	var said written
+	var said processOutput
 	hold.Stdout, hold.Stderr = &said, &said
 	must(t, hold.Start())
 	t.Cleanup(func() {
@@ -174,7 +174,7 @@ type typist struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	person *os.File
-	out    written
+	out    processOutput
 	read   int // so much of out was looked at
 	done   chan struct{}
 }

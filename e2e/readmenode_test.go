@@ -46,7 +46,7 @@ type readmesNode struct {
 type endless struct {
 	t    *testing.T
 	cmd  *exec.Cmd
-	out  written
+	out  processOutput
 	done chan struct{}
 }
 

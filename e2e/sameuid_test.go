@@ -70,18 +70,18 @@ containers:
 	must(t, w.a.Remove("stuck.yaml"))
 }
 
-// identified is a pod with a UID in its manifest, so that a changed manifest is no successor.
-type identified struct {
+// podWithUID is a pod with a UID in its manifest, so that a changed manifest is no successor.
+type podWithUID struct {
 	w               *world
 	name, uid, spec string
 }
 
-func (w *world) identified(name, spec string) identified {
-	return identified{w, name, fmt.Sprintf("%s-of-%s", name, strings.ReplaceAll(string(w.s.Kind()), ".", "-")), spec}
+func (w *world) identified(name, spec string) podWithUID {
+	return podWithUID{w, name, fmt.Sprintf("%s-of-%s", name, strings.ReplaceAll(string(w.s.Kind()), ".", "-")), spec}
 }
 
 // write writes the manifest, with args in place of ARGS.
-func (i identified) write(t *testing.T, args string) {
+func (i podWithUID) write(t *testing.T, args string) {
 	t.Helper()
 	text := withFolder(i.w.s, i.name, i.w.dir, strings.ReplaceAll(i.spec, "ARGS", args))
 	must(t, i.w.a.Write(i.name+".yaml", strings.Replace(text, "{name: "+i.name+"}", "{name: "+i.name+", uid: "+i.uid+"}", 1)))

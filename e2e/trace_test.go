@@ -64,8 +64,8 @@ func (o *otlp) of(service string) map[string]*spans.Span {
 	return out
 }
 
-// traced is one line of the output of "playlet trace -o json".
-type traced struct {
+// traceLine is one line of the output of "playlet trace -o json".
+type traceLine struct {
 	ID, Cause uint64
 	Flow      struct {
 		ID  uint64
@@ -79,8 +79,8 @@ type traced struct {
 
 // inOrder returns a story in the order of transcript and diagram: by the beginnings, but work follows the message that caused it,
 // and a call its work.
-func inOrder(story []traced) (out []traced) {
-	here, below, roots := map[uint64]bool{}, map[uint64][]traced{}, []traced(nil)
+func inOrder(story []traceLine) (out []traceLine) {
+	here, below, roots := map[uint64]bool{}, map[uint64][]traceLine{}, []traceLine(nil)
 	for _, e := range story {
 		here[e.ID] = true
 	}
@@ -91,9 +91,9 @@ func inOrder(story []traced) (out []traced) {
 			roots = append(roots, e)
 		}
 	}
-	var add func([]traced)
-	add = func(list []traced) {
-		slices.SortStableFunc(list, func(x, y traced) int { return x.Began.Compare(y.Began) })
+	var add func([]traceLine)
+	add = func(list []traceLine) {
+		slices.SortStableFunc(list, func(x, y traceLine) int { return x.Began.Compare(y.Began) })
 		for _, e := range list {
 			out = append(out, e)
 			add(below[e.ID])
@@ -114,7 +114,7 @@ func rounded(d time.Duration) string {
 
 // tells checks a text, by lines, against a story: each entry's line comes after the previous entry's. Later entries may be in
 // between.
-func tells(t *testing.T, what, text string, story []traced, line func(traced) *regexp.Regexp) {
+func tells(t *testing.T, what, text string, story []traceLine, line func(traceLine) *regexp.Regexp) {
 	t.Helper()
 	lines := strings.Split(text, "\n")
 	at := 0
@@ -176,9 +176,9 @@ func TestThePathOfAStart(t *testing.T) {
 	}
 
 	text, _, _ := playlet(t, "trace", name, socket, "-o", "json")
-	var story []traced
+	var story []traceLine
 	for line := range strings.Lines(text) {
-		var e traced
+		var e traceLine
 		must(t, json.Unmarshal([]byte(line), &e))
 		story = append(story, e)
 	}
@@ -188,13 +188,13 @@ func TestThePathOfAStart(t *testing.T) {
 		t.Errorf("the transcript has %d lines, of %d entries", n, len(story))
 	}
 	story = inOrder(story)
-	shown := func(e traced) string { return regexp.QuoteMeta(strings.TrimSuffix(e.Message, " "+e.Flow.Pod)) }
-	tells(t, "the transcript", transcript, story, func(e traced) *regexp.Regexp {
+	shown := func(e traceLine) string { return regexp.QuoteMeta(strings.TrimSuffix(e.Message, " "+e.Flow.Pod)) }
+	tells(t, "the transcript", transcript, story, func(e traceLine) *regexp.Regexp {
 		return regexp.MustCompile(fmt.Sprintf(`^ *\+[0-9.]+s +%s +%s  .* %s\b`, regexp.QuoteMeta(rounded(max(e.Began.Sub(e.Sent), 0))),
 			regexp.QuoteMeta(rounded(e.Took)), shown(e)))
 	})
 	// An arrow has no duration; a call's duration is on its return arrow.
-	tells(t, "the diagram", strings.ReplaceAll(diagram, "\n    a", "\na"), story, func(e traced) *regexp.Regexp {
+	tells(t, "the diagram", strings.ReplaceAll(diagram, "\n    a", "\na"), story, func(e traceLine) *regexp.Regexp {
 		if e.Kind == "work" {
 			return regexp.MustCompile(fmt.Sprintf(`Note over a[0-9]+: %s\b.*, %s$`, shown(e), regexp.QuoteMeta(rounded(e.Took))))
 		}
@@ -210,7 +210,7 @@ func TestThePathOfAStart(t *testing.T) {
 		ours := at.of("playlet")
 		var root *spans.Span
 		for _, s := range ours {
-			if s.GetName() == "pod start" && slices.ContainsFunc(story, func(e traced) bool {
+			if s.GetName() == "pod start" && slices.ContainsFunc(story, func(e traceLine) bool {
 				return e.Flow.Pod != "" && slices.Equal(s.GetTraceId(), ours[fmt.Sprintf("%016x", e.ID)].GetTraceId())
 			}) {
 				root = s

@@ -51,7 +51,7 @@ func exiting(ctx Context, msg any) bool {
 
 func exited(result result, verdict messages.ExitVerdict) func(any) bool {
 	return func(v any) bool {
-		n, ok := v.(named)
+		n, ok := v.(addressedMessage)
 		e, isExit := n.msg.(messages.ChildExited)
 		return ok && isExit && n.actor == "keeper" && e.Result == result && e.Verdict == verdict
 	}
@@ -69,7 +69,7 @@ func TestExitsCountTowardsNoIntensity(t *testing.T) {
 		in.await(t, 1, fmt.Sprintf("exits with %d", i), exited(result(i), messages.ExitRestarts))
 	}
 	in.await(t, 9, "words to the keeper that c started again", func(v any) bool {
-		n, ok := v.(named)
+		n, ok := v.(addressedMessage)
 		c, isStart := n.msg.(messages.ChildStarted)
 		return ok && isStart && n.actor == "keeper" && c.Name == "c" && c.Again
 	})
@@ -148,14 +148,14 @@ type work int
 
 func startedWith(desired any) func(any) bool {
 	return func(v any) bool {
-		n, ok := v.(named)
+		n, ok := v.(addressedMessage)
 		started, isStart := n.msg.(messages.Started)
 		return ok && isStart && n.actor == "keeper/c" && started.Desired == desired
 	}
 }
 
 func gets(desired work) func(any) bool {
-	return func(v any) bool { return v == any(named{"keeper/c", desired}) }
+	return func(v any) bool { return v == any(addressedMessage{"keeper/c", desired}) }
 }
 
 // The desired state of a child outlives its incarnations: after a panic the child has it again. An exit ends it, and the child

@@ -8,8 +8,8 @@ import (
 )
 
 type (
-	steadily struct{} // a timer that comes at a steady rate
-	followed struct{ n int }
+	steadily        struct{} // a timer that comes at a steady rate
+	followedMessage struct{ n int }
 )
 
 func (steadily) Routine() {}
@@ -21,17 +21,17 @@ func TestTimersOfTheNodeBeginFlows(t *testing.T) {
 	s, _ := startWorker(t, nil, func(ctx Context, msg any) {
 		switch m := msg.(type) {
 		case ping:
-			ctx.After(time.Millisecond, followed{1})
+			ctx.After(time.Millisecond, followedMessage{1})
 			ctx.After(time.Millisecond, steadily{})
 		case steadily:
-			ctx.Tell("worker", followed{2})
-			ctx.Do(Work{Name: "steady", Timeout: time.Minute, Run: func(context.Context) any { return followed{3} }})
-			ctx.Do(Work{Name: "awaits", Timeout: time.Minute, Routine: true, Run: func(context.Context) any { return followed{4} }})
-		case followed:
+			ctx.Tell("worker", followedMessage{2})
+			ctx.Do(Work{Name: "steady", Timeout: time.Minute, Run: func(context.Context) any { return followedMessage{3} }})
+			ctx.Do(Work{Name: "awaits", Timeout: time.Minute, Routine: true, Run: func(context.Context) any { return followedMessage{4} }})
+		case followedMessage:
 			if m.n == 4 {
 				ctx.Do(Work{Name: "awaits", Timeout: time.Minute, Routine: true, Run: func(context.Context) any {
 					close(done)
-					return followed{5}
+					return followedMessage{5}
 				}})
 			}
 		}

@@ -70,7 +70,7 @@ func (i *inbox) await(t *testing.T, n int, what string, match func(any) bool) {
 
 type ping struct{}
 type boom struct{}
-type named struct {
+type addressedMessage struct {
 	actor messages.Address
 	msg   any
 }
@@ -91,7 +91,7 @@ func startFamily(t *testing.T, tree *Row, in *inbox, fatal func(error), more fun
 	t.Helper()
 	make := func(string) Actor {
 		return &probe{func(ctx Context, msg any) {
-			in.put(named{ctx.Self(), msg})
+			in.put(addressedMessage{ctx.Self(), msg})
 			if more != nil && more(ctx, msg) {
 				return
 			}
@@ -125,7 +125,7 @@ func startFamily(t *testing.T, tree *Row, in *inbox, fatal func(error), more fun
 
 func is[T any](actor messages.Address) func(any) bool {
 	return func(v any) bool {
-		n, ok := v.(named)
+		n, ok := v.(addressedMessage)
 		if !ok || n.actor != actor {
 			return false
 		}
@@ -166,7 +166,7 @@ func TestAPanicRestartsTheActorUnderItsName(t *testing.T) {
 	s.Tell("keeper/a", boom{})
 	in.await(t, 2, "starts of a", is[messages.Started]("keeper/a"))
 	in.await(t, 1, "words to the keeper that a started again", func(v any) bool {
-		n, ok := v.(named)
+		n, ok := v.(addressedMessage)
 		c, isStart := n.msg.(messages.ChildStarted)
 		return ok && isStart && n.actor == "keeper" && c.Name == "a" && c.Again
 	})

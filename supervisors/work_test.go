@@ -66,7 +66,7 @@ func TestResultsTimersAndTheFirstMessageCannotBeDropped(t *testing.T) {
 	type tick struct{}
 	in := newInbox()
 	s, _ := startWorker(t, dropEverything{}, func(ctx Context, msg any) {
-		in.put(named{ctx.Self(), msg})
+		in.put(addressedMessage{ctx.Self(), msg})
 		switch msg.(type) {
 		case messages.Started:
 			ctx.Do(Work{Name: "w", Timeout: time.Minute, Run: func(context.Context) any { return result{} }})
@@ -85,7 +85,7 @@ func TestResultsTimersAndTheFirstMessageCannotBeDropped(t *testing.T) {
 func TestWorkLogsAsItsActor(t *testing.T) {
 	in := newInbox()
 	_, log := startWorker(t, nil, func(ctx Context, msg any) {
-		in.put(named{ctx.Self(), msg})
+		in.put(addressedMessage{ctx.Self(), msg})
 		if _, ok := msg.(messages.Started); ok {
 			ctx.Do(Work{Name: "w", Timeout: time.Minute,
 				Run: func(c context.Context) any { LogOf(c).Info("at work"); return ping{} }})
@@ -101,7 +101,7 @@ func TestWorkLogsAsItsActor(t *testing.T) {
 func TestWorkPanic_IsReportedAfterTheActorEnds(t *testing.T) {
 	in, release := newInbox(), make(chan struct{})
 	s, log := startWorker(t, nil, func(ctx Context, msg any) {
-		in.put(named{ctx.Self(), msg})
+		in.put(addressedMessage{ctx.Self(), msg})
 		switch msg.(type) {
 		case ping:
 			ctx.Do(Work{Name: "late", Timeout: time.Minute, Run: func(context.Context) any { <-release; panic("too late") }})
@@ -125,7 +125,7 @@ func TestWorkPanic_IsReportedAfterTheActorEnds(t *testing.T) {
 func TestWorkAndItsCallsAreRecorded(t *testing.T) {
 	in := newInbox()
 	s, _ := startWorker(t, nil, func(ctx Context, msg any) {
-		in.put(named{ctx.Self(), msg})
+		in.put(addressedMessage{ctx.Self(), msg})
 		switch msg.(type) {
 		case messages.ReadPod:
 			for _, name := range []string{"read", "probe"} {

@@ -18,8 +18,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// draining is a running container with a pre-stop hook that counts its runs and ends when it is released.
-type draining struct {
+// drainingContainer is a running container with a pre-stop hook that counts its runs and ends when it is released.
+type drainingContainer struct {
 	h       *host.Host
 	r       *sim.Runtime
 	stop    messages.StopContainer
@@ -27,8 +27,8 @@ type draining struct {
 	release chan struct{}
 }
 
-func newDraining(t *testing.T) *draining {
-	d := &draining{begun: make(chan struct{}, 10), release: make(chan struct{})}
+func newDraining(t *testing.T) *drainingContainer {
+	d := &drainingContainer{begun: make(chan struct{}, 10), release: make(chan struct{})}
 	d.h, d.r = hosttest.Simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
 		Exec: func(ctx context.Context, _ sim.Target, _ []string) sim.ExecResult {
 			d.begun <- struct{}{}
@@ -43,12 +43,12 @@ func newDraining(t *testing.T) *draining {
 	return d
 }
 
-func (d *draining) actor(t *testing.T) *supervisortest.Kit {
+func (d *drainingContainer) actor(t *testing.T) *supervisortest.Kit {
 	return supervisortest.New(t, "pods/u1/c", New(d.h)("c"))
 }
 
 // asks sends a StopContainer to the actor, runs its work, and returns its messages to the pod.
-func (d *draining) asks(k *supervisortest.Kit, hookOnly bool) string {
+func (d *drainingContainer) asks(k *supervisortest.Kit, hookOnly bool) string {
 	m := d.stop
 	m.HookOnly = hookOnly
 	k.Send("pods/u1", m)
@@ -59,10 +59,10 @@ func (d *draining) asks(k *supervisortest.Kit, hookOnly bool) string {
 // The hook runs on request, and the signal waits. The stop that follows does not run the hook again, whether it reaches the
 // same actor, a restarted actor, or another agent.
 func TestPreStop_RunsOnceBeforeTheTurn(t *testing.T) {
-	for name, next := range map[string]func(d *draining, k *supervisortest.Kit) *supervisortest.Kit{
-		"the same actor":    func(_ *draining, k *supervisortest.Kit) *supervisortest.Kit { return k },
-		"a restarted actor": func(d *draining, _ *supervisortest.Kit) *supervisortest.Kit { return d.actor(t) },
-		"a restarted agent": func(d *draining, _ *supervisortest.Kit) *supervisortest.Kit {
+	for name, next := range map[string]func(d *drainingContainer, k *supervisortest.Kit) *supervisortest.Kit{
+		"the same actor":    func(_ *drainingContainer, k *supervisortest.Kit) *supervisortest.Kit { return k },
+		"a restarted actor": func(d *drainingContainer, _ *supervisortest.Kit) *supervisortest.Kit { return d.actor(t) },
+		"a restarted agent": func(d *drainingContainer, _ *supervisortest.Kit) *supervisortest.Kit {
 			d.h.Ops = cri.NewOperations()
 			return d.actor(t)
 		},

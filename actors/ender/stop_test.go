@@ -17,17 +17,17 @@ import (
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
-// ending is a running pod with the sidecars s1 and s2 and the main containers m1 and m2; all but m1 have a pre-stop hook. m1 and
-// m2 ignore their signal.
-type ending struct {
+// endingPod is a running pod with the sidecars s1 and s2 and the main containers m1 and m2; all but m1 have a pre-stop hook. m1
+// and m2 ignore their signal.
+type endingPod struct {
 	stopper
 	runtime *sim.Runtime
 	mu      sync.Mutex
 	hooks   []string // the containers of the hooks that ran
 }
 
-func newEnding(t *testing.T) *ending {
-	e := &ending{}
+func newEnding(t *testing.T) *endingPod {
+	e := &endingPod{}
 	h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
 		ByContainer: map[string]sim.Sequence{"m1": {sim.IgnoringTerm()}, "m2": {sim.IgnoringTerm()}},
 		Exec: func(_ context.Context, target sim.Target, _ []string) sim.ExecResult {
@@ -78,14 +78,14 @@ func newEnding(t *testing.T) *ending {
 }
 
 // await waits for the beginning of a call for a container.
-func (e *ending) await(t *testing.T, call, container string) {
+func (e *endingPod) await(t *testing.T, call, container string) {
 	t.Helper()
 	if _, err := e.runtime.WaitCall(t.Context(), func(x sim.Entry) bool { return x.Call == call && x.Container == container }); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (e *ending) exit(t *testing.T, container string) {
+func (e *endingPod) exit(t *testing.T, container string) {
 	t.Helper()
 	if err := e.runtime.Exit("u", container, 0, ""); err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func (e *ending) exit(t *testing.T, container string) {
 
 // inOrder fails the test unless sidecars were stopped after the last stop of each main container, in reverse order, and each hook
 // ran once.
-func (e *ending) inOrder(t *testing.T) {
+func (e *endingPod) inOrder(t *testing.T) {
 	t.Helper()
 	last := map[string]sim.Entry{}
 	for _, c := range e.runtime.Calls("StopContainer") {

@@ -41,18 +41,18 @@ func (n memoryNode) uses(usage, inactive int64) {
 	n.write("memory/memory.stat", fmt.Sprintf("total_inactive_file %d\n", inactive*mi))
 }
 
-// asked is a kernel that records its thresholds, and ends the wait.
-type asked struct {
+// recordingKernel is a kernel that records its thresholds, and ends the wait.
+type recordingKernel struct {
 	exact, broken bool
 	list          []memwatch.Threshold
 	limit         time.Duration
 	waited        func()
 }
 
-func (a *asked) Exact() bool  { return a.exact }
-func (a *asked) Broken() bool { return a.broken }
-func (a *asked) Close()       {}
-func (a *asked) Wait(_ context.Context, limit time.Duration) {
+func (a *recordingKernel) Exact() bool  { return a.exact }
+func (a *recordingKernel) Broken() bool { return a.broken }
+func (a *recordingKernel) Close()       {}
+func (a *recordingKernel) Wait(_ context.Context, limit time.Duration) {
 	a.limit = limit
 	a.waited()
 }
@@ -75,7 +75,7 @@ func TestWhenTheKernelsWordIsEnough(t *testing.T) {
 		n := newMemoryNode(t)
 		n.uses(c.usage, c.inactive)
 		ctx, cancel := context.WithCancel(t.Context())
-		kernel := &asked{exact: c.kernel, waited: cancel}
+		kernel := &recordingKernel{exact: c.kernel, waited: cancel}
 		n.arm = func(_, _ string, list []memwatch.Threshold) memoryWatch {
 			kernel.list = list
 			n.uses(c.meanwhile, c.inactive)
@@ -92,7 +92,7 @@ func TestWhenTheKernelsWordIsEnough(t *testing.T) {
 
 // The kernel's threshold is set again when the cache changes, and after the kernel drops it.
 func TestTheKernelIsAskedAnew(t *testing.T) {
-	for name, kernel := range map[string]asked{"the cache changes": {exact: true}, "its cgroup was removed": {broken: true}} {
+	for name, kernel := range map[string]recordingKernel{"the cache changes": {exact: true}, "its cgroup was removed": {broken: true}} {
 		n := newMemoryNode(t)
 		n.uses(320, 50)
 		var asks []int64

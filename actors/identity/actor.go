@@ -22,7 +22,7 @@ const (
 // Options are the credentials to maintain. Each of them may be nil.
 type Options struct {
 	Client  *Client
-	Serving *Serving
+	Serving *ServingCertificate
 	State   *State
 }
 
@@ -202,7 +202,7 @@ func (c *Client) state() []Certificate {
 }
 
 // state returns the state of the serving certificate at this time; err is its latest failure.
-func (s *Serving) state(err error, now time.Time) Certificate {
+func (s *ServingCertificate) state(err error, now time.Time) Certificate {
 	out := Certificate{Name: "serving", Request: s.requests.open()}
 	if err == nil {
 		err = s.checkFiles(now)

@@ -327,10 +327,10 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// refusing keeps the credentials of requests, and refuses all.
-type refusing []string
+// refusingServer keeps the credentials of requests, and refuses all.
+type refusingServer []string
 
-func (s *refusing) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *refusingServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	*s = append(*s, r.Header.Get("Authorization"))
 	return nil, errors.New("nobody is there")
 }
@@ -343,7 +343,7 @@ func TestATokensFileIsReadAgain(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		write(t, token, "one")
-		config, got := open(t, ClientOptions{Kubeconfig: kubeconfig, CertDir: t.TempDir(), Rotate: true}).Config(), &refusing{}
+		config, got := open(t, ClientOptions{Kubeconfig: kubeconfig, CertDir: t.TempDir(), Rotate: true}).Config(), &refusingServer{}
 		config.Transport = got
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
@@ -511,7 +511,7 @@ func TestRotation_PlanRests(t *testing.T) {
 	for name, c := range map[string]struct {
 		manager certificate.Manager
 		want    int
-	}{"valid": {valid{}, 2}, "expired": {expired{}, 3}} {
+	}{"valid": {validManager{}, 2}, "expired": {expiredManager{}, 3}} {
 		plans, at, by := 0, time.Now(), time.Duration(0)
 		s := &steadyManager{ctx: t.Context(), log: slog.New(slog.DiscardHandler),
 			now: func() time.Time { return supervisortest.SetClock(at, by) },
@@ -540,14 +540,14 @@ func TestRotation_PlanRests(t *testing.T) {
 	}
 }
 
-// expired is the library's manager of an expired certificate.
-type expired struct{ certificate.Manager }
+// expiredManager is the library's manager of an expired certificate.
+type expiredManager struct{ certificate.Manager }
 
-func (expired) Start()                    {}
-func (expired) Current() *tls.Certificate { return nil }
+func (expiredManager) Start()                    {}
+func (expiredManager) Current() *tls.Certificate { return nil }
 
-// valid is the library's manager of a valid certificate.
-type valid struct{ certificate.Manager }
+// validManager is the library's manager of a valid certificate.
+type validManager struct{ certificate.Manager }
 
-func (valid) Start()                    {}
-func (valid) Current() *tls.Certificate { return &tls.Certificate{} }
+func (validManager) Start()                    {}
+func (validManager) Current() *tls.Certificate { return &tls.Certificate{} }

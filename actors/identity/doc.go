@@ -2,7 +2,7 @@
 // serving certificate of port 10250.
 //
 // The credentials in force belong to the process and outlive the actor. A Client makes configurations of clients that use the
-// newest certificate for each new connection. A Serving makes a TLS configuration that uses the newest one for each
+// newest certificate for each new connection. A ServingCertificate makes a TLS configuration that uses the newest one for each
 // handshake. Their users need no notification of a rotation, and no request fails because of one: requests in progress end on
 // their connection. The actor runs both and reports problems: a certificate that expires, a request (CSR) that waits for
 // approval, or a denial.

@@ -51,8 +51,8 @@ const (
 	renewSelfSigned = 30 * 24 * time.Hour
 )
 
-// Serving has the certificate that port 10250 shows, and its successors. Safe for concurrent use.
-type Serving struct {
+// ServingCertificate has the certificate that port 10250 shows, and its successors. Safe for concurrent use.
+type ServingCertificate struct {
 	opts       ServingOptions
 	selfSigned bool
 	requests   requests
@@ -69,8 +69,8 @@ type Serving struct {
 }
 
 // NewServing reads and sends nothing; Prepare does.
-func NewServing(o ServingOptions) *Serving {
-	s := &Serving{opts: o, selfSigned: !o.Bootstrap && o.CertFile == "" && o.KeyFile == ""}
+func NewServing(o ServingOptions) *ServingCertificate {
+	s := &ServingCertificate{opts: o, selfSigned: !o.Bootstrap && o.CertFile == "" && o.KeyFile == ""}
 	s.ctx, s.stop = context.WithCancel(apiclient.Quiet(context.Background()))
 	if s.selfSigned {
 		s.opts.CertFile, s.opts.KeyFile = filepath.Join(o.CertDir, selfSignedCert), filepath.Join(o.CertDir, selfSignedKey)
@@ -80,7 +80,7 @@ func NewServing(o ServingOptions) *Serving {
 
 // Prepare reads the certificate, makes a self-signed one, or prepares a request that ensure starts. An error names the files.
 // Calling it again repeats a failed attempt, and does nothing after a success.
-func (s *Serving) Prepare() error {
+func (s *ServingCertificate) Prepare() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -99,7 +99,7 @@ func (s *Serving) Prepare() error {
 }
 
 // byFiles takes the certificate from the files, and again whenever they change.
-func (s *Serving) byFiles() error {
+func (s *ServingCertificate) byFiles() error {
 	fail := s.unusable
 	// Read before the library does, which leaves goroutines behind where it cannot.
 	if _, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile); err != nil {
@@ -117,14 +117,14 @@ func (s *Serving) byFiles() error {
 	return nil
 }
 
-func (s *Serving) unusable(err error) error {
+func (s *ServingCertificate) unusable(err error) error {
 	return fmt.Errorf("the serving certificate %s (tlsCertFile) and its key %s (tlsPrivateKeyFile) cannot be used: %w",
 		s.opts.CertFile, s.opts.KeyFile, err)
 }
 
 // checkFiles returns an error if a certificate from files is in force and the files no longer hold a usable pair. The library
 // that follows the files keeps the previous pair without notice. It renews a self-signed pair first.
-func (s *Serving) checkFiles(now time.Time) error {
+func (s *ServingCertificate) checkFiles(now time.Time) error {
 	if s.opts.Bootstrap || s.inForce() == nil {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (p *parsedPair) Enqueue() {
 // signSelf makes a self-signed pair if the files are absent, expire soon, are not valid yet since the clock was set back, or do
 // not match, as after a power cut between two writes. Clients do not pin this key, so that replacing it is safe. An unreadable
 // disk is an error: its pair may be good.
-func (s *Serving) signSelf(now time.Time) error {
+func (s *ServingCertificate) signSelf(now time.Time) error {
 	pair, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile)
 	_, unreadable := errors.AsType[*fs.PathError](err) // as opposed to errors in the content
 	switch {
@@ -187,7 +187,7 @@ func (s *Serving) signSelf(now time.Time) error {
 }
 
 // byRequest asks the API server for the certificate, and for its successor before it expires or when the addresses change.
-func (s *Serving) byRequest() error {
+func (s *ServingCertificate) byRequest() error {
 	store, err := certificate.NewFileStoreWithLogger(klog.Logger{}, "kubelet-server", s.opts.CertDir, s.opts.CertDir,
 		s.opts.CertFile, s.opts.KeyFile)
 	if err != nil {
@@ -258,7 +258,7 @@ func nodeSubject(node string) pkix.Name {
 }
 
 // ensure has the certificate followed or asked for, once, and a self-signed one renewed. It may take a second.
-func (s *Serving) ensure() error {
+func (s *ServingCertificate) ensure() error {
 	if err := s.Prepare(); err != nil {
 		return err
 	}
@@ -275,10 +275,10 @@ func (s *Serving) ensure() error {
 	return nil
 }
 
-func (s *Serving) begin() { s.start.Do(func() { s.runs.Go(func() { s.run(s.ctx) }) }) }
+func (s *ServingCertificate) begin() { s.start.Do(func() { s.runs.Go(func() { s.run(s.ctx) }) }) }
 
 // Close stops following and requesting the certificate. The one in force stays in force.
-func (s *Serving) Close() {
+func (s *ServingCertificate) Close() {
 	s.stop()
 	s.mu.Lock()
 	prepared := s.current != nil
@@ -293,7 +293,7 @@ func (s *Serving) Close() {
 var errNoServing = errors.New("there is no serving certificate yet: the requested one has not been issued")
 
 // inForce is the certificate that is shown; nil where there is none.
-func (s *Serving) inForce() *tls.Certificate {
+func (s *ServingCertificate) inForce() *tls.Certificate {
 	s.mu.Lock()
 	current := s.current
 	s.mu.Unlock()
@@ -303,7 +303,7 @@ func (s *Serving) inForce() *tls.Certificate {
 	return current()
 }
 
-func (s *Serving) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (s *ServingCertificate) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c := s.inForce(); c != nil {
 		return c, nil
 	}

@@ -26,7 +26,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
-func serving(t *testing.T, o ServingOptions) *Serving {
+func serving(t *testing.T, o ServingOptions) *ServingCertificate {
 	t.Helper()
 	o.NodeName, o.Log = "n1", slog.New(slog.DiscardHandler)
 	s := NewServing(o)
@@ -61,7 +61,7 @@ func shown(t *testing.T, config *tls.Config) (leaf *x509.Certificate, cas [][]by
 
 func noCAs() *x509.CertPool { return nil }
 
-func config(t *testing.T, s *Serving, k kubeletconfig.KubeletConfiguration) *tls.Config {
+func config(t *testing.T, s *ServingCertificate, k kubeletconfig.KubeletConfiguration) *tls.Config {
 	t.Helper()
 	out, err := s.TLS(&k, noCAs)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 //
 // There is no HTTP/2: with one request at a time on a connection, a limit of connections is one of requests, too, and streams
 // need HTTP/1.1 anyway.
-func (s *Serving) TLS(k *kubeletconfig.KubeletConfiguration, clientCAs func() *x509.CertPool) (*tls.Config, error) {
+func (s *ServingCertificate) TLS(k *kubeletconfig.KubeletConfiguration, clientCAs func() *x509.CertPool) (*tls.Config, error) {
 	out := &tls.Config{
 		ClientAuth: tls.RequestClientCert, GetCertificate: s.certificate, NextProtos: []string{"http/1.1"},
 	}

@@ -294,7 +294,7 @@ func (s *scenario) deliver() {
 		if len(s.world.pending) > 0 {
 			next := s.world.pending[0]
 			s.world.pending = s.world.pending[1:]
-			if d, ok := next.(delayed); ok {
+			if d, ok := next.(delayedEvent); ok {
 				if next = d(); next == nil {
 					continue
 				}

@@ -126,19 +126,19 @@ func testPod(policy v1.RestartPolicy, init, regular int) *v1.Pod {
 	return p
 }
 
-// delayed is a later event in the world; it returns the report of it.
-type delayed func() any
+// delayedEvent is a later event in the world; it returns the report of it.
+type delayedEvent func() any
 
 // lose drops a message; a delayed event happens all the same.
 func (w *world) lose(msg any) {
-	if d, ok := msg.(delayed); ok {
+	if d, ok := msg.(delayedEvent); ok {
 		d()
 	}
 }
 
 // step passes one message, or a tick, to the machine.
 func (w *world) step(msg any) {
-	if d, ok := msg.(delayed); ok {
+	if d, ok := msg.(delayedEvent); ok {
 		msg = d()
 	}
 	w.log("%s <- %T", w.now.Format("04:05"), msg)
@@ -280,7 +280,7 @@ func (w *world) exits(f messages.ContainerFact) any {
 
 // fall restarts a container's actor after the messages on their way. It carries out its order.
 func (w *world) fall(name string) {
-	w.send(delayed(func() any {
+	w.send(delayedEvent(func() any {
 		if !w.present(name) {
 			return nil
 		}
@@ -353,7 +353,7 @@ func (w *world) sent(msg any) {
 				w.fault("volumes are unmounted while %s runs", c.ID)
 			}
 		}
-		w.send(delayed(func() any {
+		w.send(delayedEvent(func() any {
 			w.mounted, w.foldersOut = false, w.foldersOut || m.Remove
 			return messages.VolumesUnmounted{UID: m.UID, Removed: m.Remove}
 		}))
@@ -367,7 +367,7 @@ func (w *world) sent(msg any) {
 			}
 		}
 		w.send(messages.ClaimsFailed{UID: m.UID, Reason: messages.Reason{Code: messages.ReasonReleaseClaims}, Release: true})
-		w.send(delayed(func() any {
+		w.send(delayedEvent(func() any {
 			w.claimed = false
 			return messages.ClaimsReleased{UID: m.UID}
 		}))
@@ -381,7 +381,7 @@ func (w *world) sent(msg any) {
 				w.fault("the cgroup is removed while %s runs", c.ID)
 			}
 		}
-		w.send(delayed(func() any {
+		w.send(delayedEvent(func() any {
 			w.grouped = false
 			return messages.PodCgroupRemoved{UID: m.UID}
 		}))

@@ -249,7 +249,7 @@ func (w *world) answer(m messages.RunContainer, c messages.ContainerFact) {
 	case messages.ContainerRunning:
 		if known.HasPostStart(m.Container) && !w.hooksDone[c.ID] {
 			w.send(hooking(c))
-			w.send(delayed(func() any { return w.endHook(c) }))
+			w.send(delayedEvent(func() any { return w.endHook(c) }))
 			return
 		}
 		w.send(started(c))
@@ -311,7 +311,7 @@ func (w *world) stop(m messages.StopContainer) {
 	if w.stubborn {
 		return
 	}
-	w.send(delayed(func() any {
+	w.send(delayedEvent(func() any {
 		ended := m.Fact
 		ended.State, ended.ExitCode, ended.FinishedAt = messages.ContainerExited, 137, w.wall()
 		for i := range w.containers {

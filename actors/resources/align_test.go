@@ -12,8 +12,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// aligned is a provider of one resource, on the NUMA nodes of its hints.
-type aligned struct {
+// alignedProvider is a provider of one resource, on the NUMA nodes of its hints.
+type alignedProvider struct {
 	plugins
 	resource string
 	nodes    []topology.Mask
@@ -21,7 +21,7 @@ type aligned struct {
 	busy     int // allocations in which another pod is faster
 }
 
-func (a *aligned) Hints(*v1.Pod, *v1.Container) []topology.Request {
+func (a *alignedProvider) Hints(*v1.Pod, *v1.Container) []topology.Request {
 	r := topology.Request{Resource: a.resource}
 	for _, n := range a.nodes {
 		r.Hints = append(r.Hints, topology.Hint{Nodes: n, Preferred: true})
@@ -29,7 +29,7 @@ func (a *aligned) Hints(*v1.Pod, *v1.Container) []topology.Request {
 	return []topology.Request{r}
 }
 
-func (a *aligned) Allocate(_ context.Context, _ *v1.Pod, _ *v1.Container, hint topology.Result) error {
+func (a *alignedProvider) Allocate(_ context.Context, _ *v1.Pod, _ *v1.Container, hint topology.Result) error {
 	a.got = append(a.got, hint)
 	if a.busy > 0 {
 		a.busy--
@@ -48,8 +48,8 @@ func TestAlign(t *testing.T) {
 	pod := &v1.Pod{}
 	pod.UID, pod.Spec.Containers = "u", []v1.Container{{Name: "a"}, {Name: "b"}}
 	for _, scope := range []string{topology.ScopeContainer, topology.ScopePod} {
-		one := &aligned{resource: "cpu", nodes: []topology.Mask{topology.MaskOf(0), topology.MaskOf(1)}}
-		two := &aligned{resource: "memory", nodes: []topology.Mask{topology.MaskOf(1)}, busy: 1}
+		one := &alignedProvider{resource: "cpu", nodes: []topology.Mask{topology.MaskOf(0), topology.MaskOf(1)}}
+		two := &alignedProvider{resource: "memory", nodes: []topology.Mask{topology.MaskOf(1)}, busy: 1}
 		a := allocation{providers: []Provider{one, two}, alignment: Alignment{policy, scope}}
 		if out := a.give(t.Context(), messages.AllocateResources{UID: "u", Pod: pod}); out.Refused != "" {
 			t.Errorf("%s: refused: %s", scope, out.Refused)

@@ -19,15 +19,15 @@ import (
 // aaa is a sandbox ID, too long to appear in the cgroup name of a process on this machine.
 const aaa = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
-// lost is the rig of an agent with sandboxes attached to a network.
-type lost struct {
+// lostNetworkRig is the rig of an agent with sandboxes attached to a network.
+type lostNetworkRig struct {
 	*rig
 	dir string
 }
 
-func lostRig(t *testing.T, f *fake, dir string) lost {
+func lostRig(t *testing.T, f *fake, dir string) lostNetworkRig {
 	t.Helper()
-	l := lost{dir: dir}
+	l := lostNetworkRig{dir: dir}
 	l.rig = settledRig(t, f, func(o *Options) {
 		o.PollPeriod, o.AuditPeriod, o.CollectPeriod = time.Minute, time.Minute, 24*time.Hour
 		o.SandboxesFile, o.CNICache = filepath.Join(dir, "sandboxes.json"), filepath.Join(dir, "cache")
@@ -37,7 +37,7 @@ func lostRig(t *testing.T, f *fake, dir string) lost {
 }
 
 // attached writes libcni's record of an attachment, with a plugin that records its calls.
-func (l lost) attached(netns string, ids ...string) {
+func (l lostNetworkRig) attached(netns string, ids ...string) {
 	l.t.Helper()
 	plugin := fmt.Sprintf("#!/bin/sh\necho $CNI_COMMAND $CNI_CONTAINERID >>%s/calls\n", l.dir)
 	if err := os.WriteFile(filepath.Join(l.dir, "plugin"), []byte(plugin), 0o700); err != nil {
@@ -58,7 +58,7 @@ func (l lost) attached(netns string, ids ...string) {
 }
 
 // audits runs this many audits, a minute apart.
-func (l lost) audits(n int) {
+func (l lostNetworkRig) audits(n int) {
 	for range n {
 		l.Advance(time.Minute)
 		l.work()
@@ -66,7 +66,7 @@ func (l lost) audits(n int) {
 }
 
 // called returns the containers of the plugin's calls.
-func (l lost) called() []string {
+func (l lostNetworkRig) called() []string {
 	text, err := os.ReadFile(filepath.Join(l.dir, "calls"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		l.t.Error(err)
@@ -178,19 +178,19 @@ func TestLeasesThatStay(t *testing.T) {
 	const here = "/proc/self/ns/net"
 	for name, c := range map[string]struct {
 		netns string
-		then  func(f *fake, l lost)
+		then  func(f *fake, l lostNetworkRig)
 	}{
-		"an empty list": {"", func(f *fake, l lost) {
+		"an empty list": {"", func(f *fake, l lostNetworkRig) {
 			f.drop("a")
 			f.drop("b")
 			l.audits(9)
 		}},
-		"lists that fail": {"", func(f *fake, l lost) {
+		"lists that fail": {"", func(f *fake, l lostNetworkRig) {
 			f.drop("a")
 			f.fail("sandboxes", errors.New("no"))
 			l.audits(9)
 		}},
-		"lists without it that are too far apart from each other": {"", func(f *fake, l lost) {
+		"lists without it that are too far apart from each other": {"", func(f *fake, l lostNetworkRig) {
 			for range 5 {
 				f.drop("a")
 				l.audits(2)
@@ -198,16 +198,16 @@ func TestLeasesThatStay(t *testing.T) {
 				l.audits(1)
 			}
 		}},
-		"one that is known by its ID": {"", func(f *fake, l lost) {
+		"one that is known by its ID": {"", func(f *fake, l lostNetworkRig) {
 			f.hides = aaa
 			l.audits(9)
 		}},
-		"a runtime that does not answer for it": {"", func(f *fake, l lost) {
+		"a runtime that does not answer for it": {"", func(f *fake, l lostNetworkRig) {
 			f.drop("a")
 			f.fail("sandbox", errors.New("no"))
 			l.audits(9)
 		}},
-		"one in whose namespace processes run": {here, func(f *fake, l lost) {
+		"one in whose namespace processes run": {here, func(f *fake, l lostNetworkRig) {
 			f.drop("a")
 			l.audits(9)
 		}},
@@ -242,7 +242,7 @@ func TestRecordsThatAPowerCutDamaged(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	lost{rig: &rig{t: t}, dir: dir}.attached("", bbb)
+	lostNetworkRig{rig: &rig{t: t}, dir: dir}.attached("", bbb)
 	results := filepath.Join(dir, "cache", "results")
 	for _, name := range []string{"pods-" + aaa + "-eth0", "pods-" + ccc + "-eth0", "pods-stranger-eth0"} {
 		if err := os.WriteFile(filepath.Join(results, name), nil, 0o600); err != nil {

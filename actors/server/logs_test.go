@@ -29,8 +29,8 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// logged is a runtime that knows the paths of logs.
-type logged struct {
+// loggedRuntime is a runtime that knows the paths of logs.
+type loggedRuntime struct {
 	containers.Runtime
 	mu      sync.Mutex
 	paths   map[string]string // by ID
@@ -40,7 +40,7 @@ type logged struct {
 	asked   chan struct{} // one element per question; no test needs more than it holds
 }
 
-func (l *logged) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
+func (l *loggedRuntime) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
@@ -63,7 +63,7 @@ func (l *logged) ContainerStatus(_ context.Context, id string, _ bool) (*runtime
 }
 
 // remove lets the runtime forget a container.
-func (l *logged) remove(id string) {
+func (l *loggedRuntime) remove(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.paths, id)
@@ -71,7 +71,7 @@ func (l *logged) remove(id string) {
 }
 
 // end ends a container. A follower of its log checks every second.
-func (l *logged) end(id string) {
+func (l *loggedRuntime) end(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.running[id] = false
@@ -80,9 +80,9 @@ func (l *logged) end(id string) {
 const noonLine = "2026-11-21T12:00:0%d.5Z stdout F line %d\n"
 
 // logRig returns a rig with a pod: its container "app" is in its second run, and its container "side" never ran.
-func logRig(t *testing.T, change ...func(*Config)) (*rig, *logged) {
+func logRig(t *testing.T, change ...func(*Config)) (*rig, *loggedRuntime) {
 	t.Helper()
-	l := &logged{paths: map[string]string{}, running: map[string]bool{"now": true}, asked: make(chan struct{}, 2)}
+	l := &loggedRuntime{paths: map[string]string{}, running: map[string]bool{"now": true}, asked: make(chan struct{}, 2)}
 	r := newRig(t, func(c *Config) {
 		c.CRI = l
 		for _, f := range change {

@@ -161,18 +161,18 @@ func waitsForUnknownPods(t *testing.T, s board.Snapshot) {
 			r.publish(pod("plain", nil, 30))
 		}
 	}
-	if got := r.Work[i].Run(blocking{ctx, audit}); !reflect.DeepEqual(got, groupEnded{generation: 1, remaining: 1}) {
+	if got := r.Work[i].Run(blockingContext{ctx, audit}); !reflect.DeepEqual(got, groupEnded{generation: 1, remaining: 1}) {
 		t.Errorf("got %+v, want one pod left", got)
 	}
 }
 
-// blocking is a context that reports each wait for its end.
-type blocking struct {
+// blockingContext is a context that reports each wait for its end.
+type blockingContext struct {
 	context.Context
 	waits func()
 }
 
-func (b blocking) Done() <-chan struct{} {
+func (b blockingContext) Done() <-chan struct{} {
 	b.waits()
 	return b.Context.Done()
 }

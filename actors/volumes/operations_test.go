@@ -89,10 +89,10 @@ func TestPluginPanic_FailsItsPod(t *testing.T) {
 	}
 }
 
-// hanging is a kind of volume that hangs if its path is /hangs.
-type hanging struct{ gate }
+// hangingPlugin is a kind of volume that hangs if its path is /hangs.
+type hangingPlugin struct{ gate }
 
-func (h hanging) Mount(ctx context.Context, p kinds.Folder, v *v1.Volume) (string, error) {
+func (h hangingPlugin) Mount(ctx context.Context, p kinds.Folder, v *v1.Volume) (string, error) {
 	if v.HostPath.Path == "/hangs" {
 		return h.gate.Mount(ctx, p, v)
 	}
@@ -102,7 +102,7 @@ func (h hanging) Mount(ctx context.Context, p kinds.Folder, v *v1.Volume) (strin
 // A volume that hangs does not delay the others: they are mounted, and the error names the hung one. Nothing is removed below
 // it. A later mount joins it, and succeeds when it ends.
 func TestAVolumeThatHangsIsAlone(t *testing.T) {
-	h := hanging{gate{entered: make(chan struct{}, 9), leave: make(chan struct{})}}
+	h := hangingPlugin{gate{entered: make(chan struct{}, 9), leave: make(chan struct{})}}
 	d := newDisk(t, append([]kinds.Plugin{h}, kinds.All()...)...)
 	d.timeouts = timeouts{time.Millisecond, time.Millisecond}
 	volumes := []v1.Volume{volumestest.HostPathVolume("hung", "/hangs", "")}

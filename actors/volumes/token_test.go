@@ -102,15 +102,15 @@ func TestTheEndOfAPodWaitsForNoToken(t *testing.T) {
 	}
 }
 
-// renewing is a kind of volume that has to be mounted again after an hour.
-type renewing struct {
+// renewingPlugin is a kind of volume that has to be mounted again after an hour.
+type renewingPlugin struct {
 	kinds.HostPath
 	now func() time.Time
 }
 
-func (renewing) Handles(*v1.Volume) bool { return true }
+func (renewingPlugin) Handles(*v1.Volume) bool { return true }
 
-func (r renewing) Mount(_ context.Context, p kinds.Folder, _ *v1.Volume) (string, error) {
+func (r renewingPlugin) Mount(_ context.Context, p kinds.Folder, _ *v1.Volume) (string, error) {
 	p.RenewAt(r.now().Add(time.Hour))
 	return "/v", nil
 }
@@ -120,7 +120,7 @@ func crowded(t *testing.T, places int) *node {
 	n := &node{disk: newDisk(t)}
 	opts := Options{RootDir: n.rootDir, Operations: n.ops, Node: kinds.Facts{Objects: objectset.NewBoard(false), Log: n.disk.node.Log},
 		Parallel: places}
-	n.actor = newWith(opts, []kinds.Plugin{renewing{now: func() time.Time { return n.Now() }}})("volumes")
+	n.actor = newWith(opts, []kinds.Plugin{renewingPlugin{now: func() time.Time { return n.Now() }}})("volumes")
 	n.Kit = newKit(t, n.actor)
 	return n
 }
@@ -133,7 +133,7 @@ func TestVolumesAreRenewedAfterASuspension(t *testing.T) {
 	opts := Options{RootDir: n.rootDir, Operations: n.ops, Node: kinds.Facts{Objects: objectset.NewBoard(false), Log: n.disk.node.Log},
 		Asleep: func() time.Duration { return asleep }}
 	mounts := 0
-	n.actor = newWith(opts, []kinds.Plugin{renewing{now: func() time.Time { mounts++; return n.Now() }}})("volumes")
+	n.actor = newWith(opts, []kinds.Plugin{renewingPlugin{now: func() time.Time { mounts++; return n.Now() }}})("volumes")
 	n.Kit = newKit(t, n.actor)
 	sweep := func(want int) {
 		t.Helper()

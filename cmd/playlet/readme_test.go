@@ -14,9 +14,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what README.md and cmd/playlet/README.md say is missing")
 
-// missing is one phrase of the column "not yet". It stands there while the code's tables have one of its settings or fields
+// missingPhrase is one phrase of the column "not yet". It stands there while the code's tables have one of its settings or fields
 // as refused or without effect, or none of its gates as obeyed; without any of these, a person keeps it true.
-type missing struct {
+type missingPhrase struct {
 	area, phrase string
 	detail       string   // the phrase of the detailed table, where it is another
 	onlyDetail   bool     // it is in the detailed table alone
@@ -25,7 +25,7 @@ type missing struct {
 	gates        []string
 }
 
-var missings = []missing{
+var missings = []missingPhrase{
 	{area: "volumes", phrase: "iscsi and fc",
 		fields: []string{"volumes[].iscsi", "volumes[].fc"}},
 	{area: "volumes", phrase: "SELinux mount options", gates: []string{"SELinuxMount"}},
@@ -36,7 +36,7 @@ var missings = []missing{
 		detail: "of cAdvisor's API: process lists, summaries, `/spec` and `/storage` of v2.1, which its Go clients do not ask for"},
 }
 
-func (m missing) still(t *testing.T) bool {
+func (m missingPhrase) still(t *testing.T) bool {
 	t.Helper()
 	obeyed := config.EffectiveGates()
 	in := func(names, table []string) bool {

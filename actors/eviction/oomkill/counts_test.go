@@ -18,21 +18,21 @@ const (
 	inSlices  = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu.slice/cri-containerd-abc.scope"
 )
 
-// counted is a fake machine whose kernel counts kills.
-type counted struct {
+// countingKernel is a fake machine whose kernel counts kills.
+type countingKernel struct {
 	*Counts
 	t   *testing.T
 	old bool // cgroups of version 1
 }
 
-func countedOn(t *testing.T, old bool, top string) counted {
+func countedOn(t *testing.T, old bool, top string) countingKernel {
 	t.Helper()
-	c := counted{&Counts{Proc: t.TempDir(), Cgroups: t.TempDir(), Every: time.Millisecond, Kubepods: func() string { return top }}, t, old}
+	c := countingKernel{&Counts{Proc: t.TempDir(), Cgroups: t.TempDir(), Every: time.Millisecond, Kubepods: func() string { return top }}, t, old}
 	c.write(filepath.Join(c.Proc, "vmstat"), "nr_free_pages 1\noom_kill 0\npgfault 2\n")
 	return c
 }
 
-func (c counted) write(file, text string) {
+func (c countingKernel) write(file, text string) {
 	c.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		c.t.Fatal(err)
@@ -43,7 +43,7 @@ func (c counted) write(file, text string) {
 }
 
 // group sets the number of kills in a cgroup, and how many times its limit was met.
-func (c counted) group(path string, kills, limits int) {
+func (c countingKernel) group(path string, kills, limits int) {
 	if c.old {
 		dir := filepath.Join(c.Cgroups, "memory", path)
 		c.write(filepath.Join(dir, "memory.oom_control"), fmt.Sprintf("oom_kill_disable 0\nunder_oom 0\noom_kill %d\n", kills))
@@ -54,7 +54,7 @@ func (c counted) group(path string, kills, limits int) {
 }
 
 // machine sets the machine's number of kills, and checks.
-func (c counted) machine(kills int) []Kill {
+func (c countingKernel) machine(kills int) []Kill {
 	c.t.Helper()
 	c.write(filepath.Join(c.Proc, "vmstat"), fmt.Sprintf("nr_free_pages 1\noom_kill %d\npgfault 2\n", kills))
 	c.found = nil

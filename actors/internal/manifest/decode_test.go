@@ -67,13 +67,13 @@ func TestDecodeFindsAllDocuments(t *testing.T) {
 
 const podHead = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
 
-// reported is a manifest, and its problems as lines.
-type reported struct {
+// problemCase is a manifest, and its problems as lines.
+type problemCase struct {
 	name, data string
 	want       []string
 }
 
-func checkReported(t *testing.T, hasPod bool, tests []reported) {
+func checkReported(t *testing.T, hasPod bool, tests []problemCase) {
 	t.Helper()
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func checkReported(t *testing.T, hasPod bool, tests []reported) {
 
 func TestDecodeTellsTheLineOfWrongSyntax(t *testing.T) {
 	const head = podHead
-	checkReported(t, false, []reported{
+	checkReported(t, false, []problemCase{
 		{"syntax in the first line", "}", []string{"f:1: is not YAML: did not find expected node content"}},
 		{"key", head + "spec:\n  a: 1\n b: 2\n", []string{"f:6: is not YAML: did not find expected key"}},
 		{"quote", head + "spec:\n  nodeName: \"x\n", []string{"f:5: is not YAML: found unexpected end of stream"}},
@@ -113,7 +113,7 @@ func TestDecodeTellsTheLineOfWrongSyntax(t *testing.T) {
 
 func TestDecodeTellsTheLineOfAWrongField(t *testing.T) {
 	const head = podHead
-	checkReported(t, false, []reported{
+	checkReported(t, false, []problemCase{
 		{"types", head +
 			"spec:\n  hostNetwork: 1\n  containers:\n  - name: 5\n    ports: {}\n    tty: 'on'\n  - x\n  hostname: [a]\n" +
 			"  nodeSelector: [b]\n  priority: 1e10\n  securityContext: {runAsUser: '0'}\n",
@@ -149,7 +149,7 @@ func TestDecodeTellsTheLineOfAWrongField(t *testing.T) {
 // meant.
 func TestDecode_PassesOverFields(t *testing.T) {
 	const head = podHead
-	checkReported(t, true, []reported{
+	checkReported(t, true, []problemCase{
 		{"twice", head + "spec:\n  nodeName: a\n  nodeName: b\n", []string{"f:6: spec.nodeName: is there twice"}},
 		{"twice in JSON", "{\"apiVersion\": \"v1\",\n\"kind\": \"Pod\", \"spec\": {\n\"nodeName\": \"a\",\n\"nodeName\": \"b\"}}",
 			[]string{"f:4: spec.nodeName: is there twice"}},

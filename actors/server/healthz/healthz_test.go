@@ -10,19 +10,19 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// counted counts the questions to pods.
-type counted struct{ asked int }
+// countingPods counts the questions to pods.
+type countingPods struct{ asked int }
 
-func (c *counted) Ask(context.Context, messages.Address, any) (any, error) {
+func (c *countingPods) Ask(context.Context, messages.Address, any) (any, error) {
 	c.asked++
 	return messages.Inspection{}, nil
 }
 
-func (*counted) Quarantined() map[messages.Address]messages.ChildQuarantined { return nil }
+func (*countingPods) Quarantined() map[messages.Address]messages.ChildQuarantined { return nil }
 
 // Any number of probes on the loopback is no work for pods.
 func TestProbesAreNoWorkForPods(t *testing.T) {
-	tree := &counted{}
+	tree := &countingPods{}
 	h := New(Config{
 		Context: t.Context(), Board: board.New(), Tree: func() Tree { return tree },
 		Runtime: func() api.Runtime { return api.Runtime{} },

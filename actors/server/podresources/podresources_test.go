@@ -20,45 +20,45 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/board"
 )
 
-// named assigns each container a device of the same name.
-type named struct{}
+// namedDevices assigns each container a device of the same name.
+type namedDevices struct{}
 
-func (named) Of(uid, container string) []*api.ContainerDevices {
+func (namedDevices) Of(uid, container string) []*api.ContainerDevices {
 	return []*api.ContainerDevices{{ResourceName: "example.com/gpu", DeviceIds: []string{uid + "-" + container}}}
 }
 
-// claimed has a claim for each container, by its pod and name.
-type claimed struct{}
+// claimPerContainer has a claim for each container, by its pod and name.
+type claimPerContainer struct{}
 
-func (claimed) Of(pod *v1.Pod, c *v1.Container) []*api.DynamicResource {
+func (claimPerContainer) Of(pod *v1.Pod, c *v1.Container) []*api.DynamicResource {
 	return []*api.DynamicResource{{ClaimName: string(pod.UID) + "-" + c.Name, ClaimNamespace: "ns"}}
 }
 
-func (named) Allocatable() []*api.ContainerDevices { return named{}.Of("all", "free") }
+func (namedDevices) Allocatable() []*api.ContainerDevices { return namedDevices{}.Of("all", "free") }
 
-// exclusive gives each sidecar CPU 1, of CPUs 1 to 3.
-type exclusive struct{}
+// sidecarCPUs gives each sidecar CPU 1, of CPUs 1 to 3.
+type sidecarCPUs struct{}
 
-func (exclusive) Exclusive(_, container string) []int64 {
+func (sidecarCPUs) Exclusive(_, container string) []int64 {
 	if container == "side" {
 		return []int64{1}
 	}
 	return nil
 }
 
-func (exclusive) Allocatable() []int64 { return []int64{1, 2, 3} }
+func (sidecarCPUs) Allocatable() []int64 { return []int64{1, 2, 3} }
 
-// placed gives each sidecar 1 byte of NUMA node 0.
-type placed struct{}
+// sidecarMemory gives each sidecar 1 byte of NUMA node 0.
+type sidecarMemory struct{}
 
-func (placed) Of(_, container string) []*api.ContainerMemory {
+func (sidecarMemory) Of(_, container string) []*api.ContainerMemory {
 	if container == "side" {
-		return placed{}.Allocatable()
+		return sidecarMemory{}.Allocatable()
 	}
 	return nil
 }
 
-func (placed) Allocatable() []*api.ContainerMemory {
+func (sidecarMemory) Allocatable() []*api.ContainerMemory {
 	return []*api.ContainerMemory{{MemoryType: "memory", Size: 1}}
 }
 
@@ -66,7 +66,7 @@ func (placed) Allocatable() []*api.ContainerMemory {
 func TestNew_ServesBothVersions(t *testing.T) {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
-	server := httptest.NewUnstartedServer(New(board.New(), named{}, exclusive{}, placed{}, claimed{}, false))
+	server := httptest.NewUnstartedServer(New(board.New(), namedDevices{}, sidecarCPUs{}, sidecarMemory{}, claimPerContainer{}, false))
 	server.Config.Protocols = &protocols
 	server.Start()
 	defer server.Close()
@@ -98,7 +98,7 @@ func TestWhatIsReported(t *testing.T) {
 	lingers.Phase = "terminating"
 	b.Publish(board.Snapshot{Pods: []board.Pod{pod("runs", v1.PodRunning), pod("over", v1.PodFailed), {Pod: pod("new", "").Pod},
 		lingers}})
-	l := &lister{board: b, devices: named{}, cpus: exclusive{}, memory: placed{}, claims: claimed{}}
+	l := &lister{board: b, devices: namedDevices{}, cpus: sidecarCPUs{}, memory: sidecarMemory{}, claims: claimPerContainer{}}
 	list, err := l.List(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestWhatIsReported(t *testing.T) {
 		"app[u-app claim-u-app] [] [] ns/ends side[u-side claim-u-side] [1] [memory=1] app[u-app claim-u-app] [] []"; strings.Join(got, " ") != want {
 		t.Errorf("%s, want %s", strings.Join(got, " "), want)
 	}
-	all := &lister{board: b, devices: named{}, cpus: exclusive{}, memory: placed{}, claims: claimed{}, ended: true}
+	all := &lister{board: b, devices: namedDevices{}, cpus: sidecarCPUs{}, memory: sidecarMemory{}, claims: claimPerContainer{}, ended: true}
 	list, err = all.List(t.Context(), nil)
 	if got := strings.Join(words(list), " "); err != nil || len(list.GetPodResources()) != 4 ||
 		!strings.Contains(got, "ns/over side[] [1] [memory=1] app[] [] []") {

@@ -16,8 +16,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// borrowed is the kit's clock, which does not exist yet when the actor is created.
-type borrowed struct{ *clocktesting.FakeClock }
+// borrowedClock is the kit's clock, which does not exist yet when the actor is created.
+type borrowedClock struct{ *clocktesting.FakeClock }
 
 // play is the actor in the kit, with a real folder.
 type play struct {
@@ -27,7 +27,7 @@ type play struct {
 	state string
 	actor *source
 
-	clock       *borrowed
+	clock       *borrowedClock
 	constructor supervisors.Constructor
 }
 
@@ -46,7 +46,7 @@ func newPlay(t *testing.T, files map[string]string) *play {
 // start starts a new process: only the disk remains.
 func (p *play) start() {
 	p.t.Helper()
-	p.clock = &borrowed{}
+	p.clock = &borrowedClock{}
 	p.constructor = New(Options{
 		Path: p.dir, StateDir: p.state, Node: base.Node{NodeName: testNode}, parse: (&toyParser{}).parse, Clock: p.clock,
 	})

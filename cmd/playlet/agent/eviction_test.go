@@ -16,9 +16,9 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// strained are the scales of a node that a test puts under pressure: of memory while more containers than that run, of the disk
+// strainedScales are the scales of a node that a test puts under pressure: of memory while more containers than that run, of the disk
 // while an image of this name is there.
-type strained struct {
+type strainedScales struct {
 	runtime  *sim.Runtime
 	most     atomic.Int64 // containers; 0: any number
 	image    atomic.Pointer[string]
@@ -26,7 +26,7 @@ type strained struct {
 	nudge    atomic.Bool // it is measured once more
 }
 
-func (s *strained) Measure(context.Context) eviction.Measurement {
+func (s *strainedScales) Measure(context.Context) eviction.Measurement {
 	defer s.measures.Add(1)
 	const capacity, plenty, little = 1000 << 20, 500 << 20, 10 << 20
 	memory, disk := eviction.Reading{Available: plenty, Capacity: capacity}, eviction.Reading{Available: plenty, Capacity: capacity}
@@ -42,7 +42,7 @@ func (s *strained) Measure(context.Context) eviction.Measurement {
 	}}
 }
 
-func (s *strained) ImageSpace(context.Context) (available, capacity int64, err error) {
+func (s *strainedScales) ImageSpace(context.Context) (available, capacity int64, err error) {
 	return 500 << 20, 1000 << 20, nil
 }
 
@@ -50,7 +50,7 @@ func there(s sim.Snapshot, image string) bool {
 	return slices.ContainsFunc(s.Images, func(ref string) bool { return strings.Contains(ref, image) })
 }
 
-func (s *strained) Await(ctx context.Context, levels map[eviction.Signal]int64) bool {
+func (s *strainedScales) Await(ctx context.Context, levels map[eviction.Signal]int64) bool {
 	for ctx.Err() == nil {
 		if s.nudge.CompareAndSwap(true, false) {
 			return true
@@ -71,17 +71,17 @@ func (s *strained) Await(ctx context.Context, levels map[eviction.Signal]int64) 
 	return false
 }
 
-// pressed is a node with three running pods and a starting one, whose image is present and not yet used.
-type pressed struct {
+// pressedNode is a node with three running pods and a starting one, whose image is present and not yet used.
+type pressedNode struct {
 	*clusterRig
-	scales  *strained
+	scales  *strainedScales
 	release func() // the fourth pod's start
 }
 
-func newPressed(t *testing.T) *pressed {
-	r := &pressed{clusterRig: newClusterRig(t, sim.Options{Preload: []string{"old:1"}},
+func newPressed(t *testing.T) *pressedNode {
+	r := &pressedNode{clusterRig: newClusterRig(t, sim.Options{Preload: []string{"old:1"}},
 		"--eviction-hard=memory.available<100Mi,nodefs.available<10%", "--eviction-pressure-transition-period=1ms", "--minimum-image-ttl-duration=0s")}
-	r.scales = &strained{runtime: r.runtime}
+	r.scales = &strainedScales{runtime: r.runtime}
 	r.clusterRig.scales = r.scales
 	for _, name := range []string{"a", "b", "c"} {
 		r.binds(manifest(name, "Always", nil, []string{"main forever"}))
@@ -107,7 +107,7 @@ func (r *rig) fallsWhole() chan<- struct{} {
 	return struck
 }
 
-func (r *pressed) evicted() (names []string) {
+func (r *pressedNode) evicted() (names []string) {
 	for _, name := range []string{"a", "b", "c", "fresh"} {
 		if s := r.pod(name).Status; s.Phase == v1.PodFailed && s.Reason == "Evicted" {
 			names = append(names, name)
@@ -117,7 +117,7 @@ func (r *pressed) evicted() (names []string) {
 }
 
 // day is short of disk while a pod starts, and then of memory. The unused image is removed, and one pod is evicted.
-func (r *pressed) day(chaos supervisors.Interceptor) {
+func (r *pressedNode) day(chaos supervisors.Interceptor) {
 	gate := &later{Interceptor: chaos}
 	r.start(gate)
 	r.eventually("three pods run", func() bool { return r.runtime.Snapshot().Running() == 3 })

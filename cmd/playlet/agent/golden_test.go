@@ -36,21 +36,21 @@ type entry struct {
 	then func(out string)
 }
 
-// interrupted types Ctrl-C once a command has printed something.
-type interrupted struct {
+// interruptedTerminal types Ctrl-C once a command has printed something.
+type interruptedTerminal struct {
 	mu  sync.Mutex // a command's connections print, too
 	out strings.Builder
 	entry
 }
 
-func (w *interrupted) String() string {
+func (w *interruptedTerminal) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.out.String()
 }
 
 // Write implements io.Writer.
-func (w *interrupted) Write(p []byte) (int, error) {
+func (w *interruptedTerminal) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n, err := w.out.Write(p)
@@ -123,7 +123,7 @@ func (r *rig) transcript(name string, session ...entry) {
 	for _, e := range session {
 		got := ""
 		for deadline := r.halfTime(); ; time.Sleep(20 * time.Millisecond) {
-			out, notes := interrupted{entry: e}, strings.Builder{}
+			out, notes := interruptedTerminal{entry: e}, strings.Builder{}
 			code := runCommand(words(strings.ReplaceAll(e.command, "DIR", r.dir)), strings.NewReader(e.input), &out, &notes)
 			got = "$ playlet " + e.command + "\n" + r.normal(out.String())
 			if !strings.HasSuffix(got, "\n") {

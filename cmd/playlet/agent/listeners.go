@@ -116,7 +116,7 @@ type guard struct {
 	exposure    access.Exposure
 	credentials identity.State // has the problems of this node's credentials
 	// serving, access and tls are nil where the port is closed.
-	serving *identity.Serving
+	serving *identity.ServingCertificate
 	access  *access.Access
 	tls     *tls.Config
 }

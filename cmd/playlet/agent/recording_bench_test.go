@@ -107,7 +107,7 @@ func costOf(b *testing.B, make func(int) any) float64 {
 	}
 	s, err := supervisors.Start(supervisors.Options{Tree: &supervisors.Row{Kind: "node"},
 		Constructors: map[supervisors.Kind]supervisors.Constructor{"node": func(string) supervisors.Actor {
-			return counting(func() {
+			return countingActor(func() {
 				if done++; reached[done] != nil {
 					close(reached[done])
 				}
@@ -135,9 +135,9 @@ func costOf(b *testing.B, make func(int) any) float64 {
 
 func newSignal() chan struct{} { return make(chan struct{}) }
 
-type counting func()
+type countingActor func()
 
-func (c counting) Receive(_ supervisors.Context, msg any) {
+func (c countingActor) Receive(_ supervisors.Context, msg any) {
 	if _, first := msg.(messages.Started); !first {
 		c()
 	}

@@ -574,7 +574,7 @@ func TestASimulatedRuntime(t *testing.T) {
 	client, dials := startSim(t, sim.Options{Features: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true}}), 0
 	r.Dial = func(*config.Node) (Runtime, error) {
 		dials++
-		return unclosed{client}, nil
+		return unclosedClient{client}, nil
 	}
 	all := Run(t.Context(), r.Machine, Checks, nil)
 	if dials != 1 {
@@ -586,15 +586,15 @@ func TestASimulatedRuntime(t *testing.T) {
 	}
 	old := newRig(t)
 	client = startSim(t, sim.Options{Old: true})
-	old.Dial = func(*config.Node) (Runtime, error) { return unclosed{client}, nil }
+	old.Dial = func(*config.Node) (Runtime, error) { return unclosedClient{client}, nil }
 	old.find("features", Warn, "not: events")
 	old.find("runtime", OK, "containerd 1.6.20")
 }
 
-// unclosed is closed by the test.
-type unclosed struct{ *cri.Client }
+// unclosedClient is closed by the test.
+type unclosedClient struct{ *cri.Client }
 
-func (unclosed) Close() error { return nil }
+func (unclosedClient) Close() error { return nil }
 
 // A check that hangs is a finding, and does not prevent others from running. One that obeys its context returns its own reason.
 func TestAHangIsAFinding(t *testing.T) {

@@ -10,17 +10,17 @@ import (
 
 // kubelets are files that kubelets wrote: two of Kubernetes' documentation of strict-cpu-reservation, and one of release 1.34.
 var kubelets = map[string]Data{
-	`{"policyName":"static","defaultCpuSet":"0-63","checksum":1058907510}`: {"static", parse("0-63"), given{}},
+	`{"policyName":"static","defaultCpuSet":"0-63","checksum":1058907510}`: {"static", parse("0-63"), assignments{}},
 	`{"policyName":"static","defaultCpuSet":"2-15,17-31,34-47,49-63","checksum":4141502832}`: {
-		"static", parse("2-15,17-31,34-47,49-63"), given{}},
+		"static", parse("2-15,17-31,34-47,49-63"), assignments{}},
 	`{"policyName":"static","defaultCpuSet":"0-1,6-11","entries":{"4aec46af-22b7-4e26-babb-d15383ac9151":{"mysqld":"2-3"},` +
-		`"60008d73-6f6f-4467-96c5-cd0a1eeadf23":{"mysqld2":"4-5"}},"checksum":2764424633}`: {"static", parse("0-1,6-11"), given{
+		`"60008d73-6f6f-4467-96c5-cd0a1eeadf23":{"mysqld2":"4-5"}},"checksum":2764424633}`: {"static", parse("0-1,6-11"), assignments{
 		"4aec46af-22b7-4e26-babb-d15383ac9151": {"mysqld": parse("2-3")},
 		"60008d73-6f6f-4467-96c5-cd0a1eeadf23": {"mysqld2": parse("4-5")},
 	}},
 }
 
-type given = map[string]map[string]cpuset.CPUSet
+type assignments = map[string]map[string]cpuset.CPUSet
 
 func parse(s string) cpuset.CPUSet {
 	set, err := cpuset.Parse(s)

@@ -15,7 +15,7 @@ import (
 )
 
 func TestHelloCommands(t *testing.T) {
-	everyBuild(t, func(t *testing.T, b built) {
+	everyBuild(t, func(t *testing.T, b programSet) {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "file")
 		cases := []struct {
@@ -72,7 +72,7 @@ func groups(t *testing.T) string {
 }
 
 func TestHelloMeetsSignals(t *testing.T) {
-	everyBuild(t, func(t *testing.T, b built) {
+	everyBuild(t, func(t *testing.T, b programSet) {
 		r := start(t, b.command(Hello, "args", "up", "--", "sleep"))
 		r.line()
 		r.signal(syscall.SIGTERM)
@@ -106,7 +106,7 @@ func TestHelloMeetsSignals(t *testing.T) {
 }
 
 func TestHelloServes(t *testing.T) {
-	everyBuild(t, func(t *testing.T, b built) {
+	everyBuild(t, func(t *testing.T, b programSet) {
 		r, addr := startServer(t, b)
 		host, err := os.Hostname()
 		if err != nil {
@@ -156,7 +156,7 @@ func TestHelloServes(t *testing.T) {
 }
 
 // startServer gives hello a free port; another process may take it in between, so it tries again.
-func startServer(t *testing.T, b built) (*running, string) {
+func startServer(t *testing.T, b programSet) (*runningProgram, string) {
 	for range 10 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

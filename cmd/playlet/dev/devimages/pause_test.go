@@ -12,7 +12,7 @@ import (
 )
 
 func TestPauseEndsOnSignals(t *testing.T) {
-	everyBuild(t, func(t *testing.T, b built) {
+	everyBuild(t, func(t *testing.T, b programSet) {
 		for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 			r := start(t, b.command(Pause))
 			awaitReady(t, r.cmd.Process.Pid)
@@ -29,7 +29,7 @@ func TestPauseAsInit(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("not tried: a PID namespace takes root")
 	}
-	everyBuild(t, func(t *testing.T, b built) {
+	everyBuild(t, func(t *testing.T, b programSet) {
 		if b.runner != nil {
 			t.Skip("not tried: an emulator has its own idea of the signals of PID 1")
 		}

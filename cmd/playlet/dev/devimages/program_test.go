@@ -17,13 +17,13 @@ import (
 // waitLimit bounds every wait of these tests; it is reached only when something is broken.
 const waitLimit = 5 * time.Minute
 
-// built is a set of programs to test: their folder, and the emulator that runs them if they are for another architecture.
-type built struct {
+// programSet is a set of programs to test: their folder, and the emulator that runs them if they are for another architecture.
+type programSet struct {
 	dir, arch string
 	runner    []string
 }
 
-func (b built) command(p Program, args ...string) *exec.Cmd {
+func (b programSet) command(p Program, args ...string) *exec.Cmd {
 	line := append(append([]string{}, b.runner...), filepath.Join(b.dir, string(p)+"-"+b.arch))
 	line = append(line, args...)
 	return exec.Command(line[0], line[1:]...)
@@ -31,7 +31,7 @@ func (b built) command(p Program, args ...string) *exec.Cmd {
 
 // everyBuild runs a test on the committed programs and on freshly compiled ones, for each architecture. It reports the cases
 // that it skips for lack of a compiler or an emulator.
-func everyBuild(t *testing.T, test func(t *testing.T, b built)) {
+func everyBuild(t *testing.T, test func(t *testing.T, b programSet)) {
 	for _, arch := range Architectures {
 		var runner []string
 		if arch != runtime.GOARCH {
@@ -44,10 +44,10 @@ func everyBuild(t *testing.T, test func(t *testing.T, b built)) {
 			runner = []string{emulator}
 		}
 		t.Run("committed/"+arch, func(t *testing.T) {
-			test(t, built{unpack(t, arch), arch, runner})
+			test(t, programSet{unpack(t, arch), arch, runner})
 		})
 		t.Run("compiled/"+arch, func(t *testing.T) {
-			test(t, built{compile(t, arch), arch, runner})
+			test(t, programSet{compile(t, arch), arch, runner})
 		})
 	}
 }
@@ -122,14 +122,14 @@ func exitCode(t *testing.T, err error) int {
 	return exit.ExitCode()
 }
 
-// running is a started program with its output read line by line.
-type running struct {
+// runningProgram is a started program with its output read line by line.
+type runningProgram struct {
 	t   *testing.T
 	cmd *exec.Cmd
 	out *bufio.Scanner
 }
 
-func start(t *testing.T, cmd *exec.Cmd) *running {
+func start(t *testing.T, cmd *exec.Cmd) *runningProgram {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -146,10 +146,10 @@ func start(t *testing.T, cmd *exec.Cmd) *running {
 			cmd.Wait()         //nolint:errcheck // killed
 		}
 	})
-	return &running{t, cmd, bufio.NewScanner(out)}
+	return &runningProgram{t, cmd, bufio.NewScanner(out)}
 }
 
-func (r *running) line() string {
+func (r *runningProgram) line() string {
 	r.t.Helper()
 	if !r.out.Scan() {
 		r.t.Fatalf("no more output: %v", r.out.Err())
@@ -157,14 +157,14 @@ func (r *running) line() string {
 	return r.out.Text()
 }
 
-func (r *running) signal(s syscall.Signal) {
+func (r *runningProgram) signal(s syscall.Signal) {
 	r.t.Helper()
 	if err := r.cmd.Process.Signal(s); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-func (r *running) wait() *os.ProcessState {
+func (r *runningProgram) wait() *os.ProcessState {
 	r.t.Helper()
 	var exit *exec.ExitError
 	if err := r.cmd.Wait(); err != nil && !errors.As(err, &exit) {

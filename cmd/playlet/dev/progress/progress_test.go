@@ -71,11 +71,11 @@ func TestAReaderThatHasGoneIsNoticed(t *testing.T) {
 		t.Errorf("a reader that has gone is missed %d times", unread)
 	}
 	must(t, w.Close())
-	p = New(failing{syscall.ENOSPC})
+	p = New(failingWriter{syscall.ENOSPC})
 	p.Unread = func() { t.Error("a full disk is no reason") }
 	p.Line("unread")
 }
 
-type failing struct{ err error }
+type failingWriter struct{ err error }
 
-func (f failing) Write([]byte) (int, error) { return 0, f.err }
+func (f failingWriter) Write([]byte) (int, error) { return 0, f.err }
