@@ -22,7 +22,7 @@ import (
 const dialLimit = 15 * time.Second
 
 // commandLimit bounds commands with a context without a deadline.
-const commandLimit = 20 * time.Minute
+const commandLimit = 40 * time.Minute
 
 // Result is the output of a command that ran.
 type Result struct {
