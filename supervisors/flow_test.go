@@ -44,7 +44,7 @@ func TestTimersOfTheNodeBeginFlows(t *testing.T) {
 		story = s.Recorder().Select(Query{})
 		results := 0
 		for _, e := range story {
-			if e.Message == "followed" {
+			if e.Message == "followedMessage" {
 				results++
 			}
 		}

@@ -154,7 +154,7 @@ func (o *once) at(d supervisors.Delivery, after bool) supervisors.Verdict {
 }
 
 func TestKilledAtEveryMessageThePodsAreTheSame(t *testing.T) {
-	for _, kind := range []string{"Started", "ResendDesired", "readResult", "checkDue", "lookDue", "saveDue", "saved"} {
+	for _, kind := range []string{"Started", "ResendDesired", "readResult", "checkDue", "lookDue", "saveDue", "checkpointSaved"} {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s %v", kind, after), func(t *testing.T) {
 				o := &once{kind: kind, after: after, failed: make(chan struct{})}

@@ -240,9 +240,9 @@ func TestAStaticPodsDeviceSurvivesKills(t *testing.T) {
 func TestAnAllocationSurvivesKills(t *testing.T) {
 	t.Parallel()
 	var strikes []strike
-	for _, s := range []spot{{"pods", "ResourcesAllocated"}, {"resources", "AllocateResources"}, {"resources", "allocated"}} {
+	for _, s := range []spot{{"pods", "ResourcesAllocated"}, {"resources", "AllocateResources"}, {"resources", "allotment"}} {
 		strikes = append(strikes, strike{s, "before"}, strike{s, "after"})
-		if s.message != "allocated" { // the result of an actor's own work
+		if s.message != "allotment" { // the result of an actor's own work
 			strikes = append(strikes, strike{s, "lost"})
 		}
 	}
