@@ -150,7 +150,7 @@ func TestAPluginThatHangsIsEnded(t *testing.T) {
 	}
 }
 
-func TestAScriptThatHangsInAChildIsEnded(t *testing.T) {
+func TestScript_HangingChildIsEnded(t *testing.T) {
 	p := places(t)
 	begun := filepath.Join(t.TempDir(), "begun")
 	must(t, os.WriteFile(filepath.Join(p.BinDirs[0], "one"),

@@ -7,7 +7,7 @@ import (
 )
 
 // A pause of none would be a look without end.
-func TestANodeIsNotLookedAtAllTheTime(t *testing.T) {
+func TestNodeStatusFrequency_RejectsZero(t *testing.T) {
 	if _, _, err := loadArgs(t, "--node-status-update-frequency=0s"); err == nil {
 		t.Error("it is taken")
 	}

@@ -410,9 +410,9 @@ func TestAnEndedContextGetsNoSlot(t *testing.T) {
 	}
 }
 
-// TestASlotGrantedToOneWhoLeavesGoesOn cancels a waiter and hands it the slot
+// TestSlot_OfLeavingCallerPassesOn cancels a waiter and hands it the slot
 // before it can leave the queue.
-func TestASlotGrantedToOneWhoLeavesGoesOn(t *testing.T) {
+func TestSlot_OfLeavingCallerPassesOn(t *testing.T) {
 	q := &slotQueue{limit: 1}
 	for range 100 {
 		if err := q.acquire(t.Context(), 0); err != nil {

@@ -73,7 +73,7 @@ func TestImagesGoBeforePods(t *testing.T) {
 
 // A container's writes to its own root are no image: its pod is evicted, but only after the unused images were removed, and no
 // other pod is.
-func TestAPodThatFillsItsWritableLayerIsEvicted(t *testing.T) {
+func TestEviction_OfFullWritableLayer(t *testing.T) {
 	s := stack.Start(t, stack.Options{DiskMiB: 200})
 	a := imagesShort(t, s)
 	for _, name := range []string{"hog", "small"} {

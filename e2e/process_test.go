@@ -36,7 +36,7 @@ func TestTermEndsTheAgentAlone(t *testing.T) {
 }
 
 // Two agents on one root directory would undo each other's work: the second reports that and exits; the first is not affected.
-func TestASecondAgentOnTheSameRootDirectoryRefuses(t *testing.T) {
+func TestSecondAgent_RefusesSameRootFolder(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := s.Agent(t)
 	must(t, a.Write("p.yaml", manifest(s, "p", sleeper)))

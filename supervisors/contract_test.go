@@ -44,7 +44,7 @@ func (w *watcher) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, chil
 	sup.StopChildren(child)
 }
 
-func TestProtoactor_ParentDecidesAndLearnsOfTheEndOnce(t *testing.T) {
+func TestProtoactor_ParentLearnsOfEndOnce(t *testing.T) {
 	as := quietSystem()
 	defer as.Shutdown()
 	child := actor.PropsFromFunc(func(ctx actor.Context) {

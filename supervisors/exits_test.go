@@ -277,7 +277,7 @@ func TestSpawnWith_RevivesAStoppedChild(t *testing.T) {
 }
 
 // A quarantined child keeps its desired state, takes a newer one without a start, and is released with it.
-func TestSpawnWith_WaitsForTheEndOfAQuarantine(t *testing.T) {
+func TestSpawnWith_WaitsForEndOfQuarantine(t *testing.T) {
 	type release struct{}
 	in := newInbox()
 	strategy := exits.Strategy{Restart: exits.Permanent}

@@ -188,7 +188,7 @@ func TestARestartedServiceIsAnnouncedToItsClients(t *testing.T) {
 	in.await(t, 1, "announcements", is[messages.ServiceStarted]("keeper"))
 }
 
-func TestTooManyPanicsQuarantineTheChildAndNobodyElse(t *testing.T) {
+func TestPanics_QuarantineOneChildAlone(t *testing.T) {
 	in := newInbox()
 	s := startFamily(t, family(Quarantine, 2), in, nil, nil)
 	for i := 1; i <= 3; i++ {
@@ -234,7 +234,7 @@ func TestEscalationEndsAtTheRoot(t *testing.T) {
 	<-done
 }
 
-func TestResultsAndTimersOfAnEarlierLifeAreDropped(t *testing.T) {
+func TestEarlierLife_ResultsAndTimersAreDropped(t *testing.T) {
 	in, release := newInbox(), make(chan struct{})
 	type late struct{}
 	s := startFamily(t, family(Escalate, 5), in, nil, func(ctx Context, msg any) bool {

@@ -61,7 +61,7 @@ func (dropEverything) Before(Delivery) Verdict { return Verdict{Effect: Drop} }
 func (dropEverything) After(Delivery) Verdict  { return Verdict{} }
 
 // Messages of an actor to itself can only be lost with the actor: they are never sent again.
-func TestResultsTimersAndTheFirstMessageCannotBeDropped(t *testing.T) {
+func TestUndroppable_ResultsTimersAndFirstMessage(t *testing.T) {
 	type result struct{}
 	type tick struct{}
 	in := newInbox()

@@ -11,7 +11,7 @@ import (
 
 // mostWords is the permitted number of words in the name of a test. A longer name is a sentence: a subject and the expectation
 // are enough, e.g. TestLostSandbox_RunsInitAgain.
-const mostWords = 9
+const mostWords = 8
 
 var declaredTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
 

@@ -93,7 +93,7 @@ func TestInterruptedStart_RemainsAreReplaced(t *testing.T) {
 }
 
 // The removal of an interrupted start takes the place of the start: removals that hang do not hold it up.
-func TestACutOffStartDoesNotWaitForRemovals(t *testing.T) {
+func TestStart_CutOffWaitsForNoRemoval(t *testing.T) {
 	var starts atomic.Int32
 	h, simulated := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
 		Func: func(sim.Target) (sim.Behaviour, bool) {

@@ -207,7 +207,7 @@ func TestPostStart_CutOffEndsNothing(t *testing.T) {
 }
 
 // A hook that a frozen runtime has not begun gets its grace period once the runtime answers again. Only then comes the signal.
-func TestPreStop_KeepsItsGraceAfterARuntimeOutage(t *testing.T) {
+func TestPreStop_KeepsGraceAfterRuntimeOutage(t *testing.T) {
 	d := newDraining(t)
 	d.stop.Grace = 5 * time.Second
 	thaw := d.r.Inject(sim.Fault{Kind: sim.Hang, Times: -1})

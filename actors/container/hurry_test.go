@@ -96,7 +96,7 @@ func TestWhichStopIsJoined(t *testing.T) {
 }
 
 // The actor, too, begins another stop only if that has less time.
-func TestTheActorStopsAgainWhenThereIsLessTime(t *testing.T) {
+func TestStop_RepeatedWithLessTime(t *testing.T) {
 	h, _ := hosttest.Simulated(t, sim.Options{})
 	k := supervisortest.New(t, messages.ContainerAddress("u", "c"), New(h)("c"))
 	m := messages.StopContainer{UID: "u", Name: "c", Fact: messages.ContainerFact{ID: "id", Name: "c",

@@ -190,7 +190,7 @@ func TestAdoption_RepeatsAnInterruptedPostStart(t *testing.T) {
 
 // A container found by name may have been started or not: its hook runs if the record is its own. The record of another
 // container has no effect.
-func TestAContainerThatIsFoundIsOwedItsHook(t *testing.T) {
+func TestPostStart_RunsForFoundContainer(t *testing.T) {
 	r := newHookRig(t)
 	k := r.actor()
 	k.Send("pods/u1", r.desired)

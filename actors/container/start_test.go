@@ -25,7 +25,7 @@ func podOf(c v1.Container) *v1.Pod {
 }
 
 // A container carries the resources that it was created with, since its spec may be edited later.
-func TestAContainerCarriesTheResourcesItWasMadeWith(t *testing.T) {
+func TestContainer_CarriesResourcesOfCreation(t *testing.T) {
 	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	pod := podOf(v1.Container{Name: "c", Image: "image", Resources: v1.ResourceRequirements{
 		Limits:   v1.ResourceList{v1.ResourceMemory: resource.MustParse("1000Mi")},
@@ -48,7 +48,7 @@ func TestAContainerCarriesTheResourcesItWasMadeWith(t *testing.T) {
 }
 
 // Runtimes do not change the state of a container that was created and never started. Its stop succeeds all the same.
-func TestAContainerThatNeverRanIsStoppedAtOnce(t *testing.T) {
+func TestStop_NeverRunContainerAtOnce(t *testing.T) {
 	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	pod := podOf(v1.Container{Name: "c", Image: "image"})
 	w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)}

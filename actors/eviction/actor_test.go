@@ -282,7 +282,7 @@ func TestAHardThresholdBreaksASoftWait(t *testing.T) {
 }
 
 // While a pod leaves for a soft threshold of memory, unused objects on a disk are reclaimed, and then the pod gets less time.
-func TestADiskDoesNotWaitForASoftThreshold(t *testing.T) {
+func TestDiskPressure_WaitsForNoSoftThreshold(t *testing.T) {
 	limits := Limits{Hard: map[string]string{"nodefs.available": "10%"}, Soft: map[string]string{"memory.available": "100Mi"},
 		SoftGrace: map[string]string{"memory.available": "10s"}}
 	n := newNode(t, limits, of("a", 0, 500, 0).on(1, 0, 0), of("b", 0, 400, 0).on(2, 0, 0))

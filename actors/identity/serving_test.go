@@ -332,7 +332,7 @@ func TestTLS(t *testing.T) {
 }
 
 // A file that cannot be read may be good: nothing is written over it. Once it is out of the way, a pair is made.
-func TestASelfSignedPairThatCannotBeReadStays(t *testing.T) {
+func TestSelfSigned_UnreadablePairStays(t *testing.T) {
 	dir := t.TempDir()
 	inTheWay := filepath.Join(dir, selfSignedCert)
 	if err := os.Mkdir(inTheWay, 0o700); err != nil { // reading it is an error, for root as well

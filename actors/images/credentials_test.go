@@ -267,7 +267,7 @@ func TestPullSecret_MissingIsAnEvent(t *testing.T) {
 }
 
 // The credentials of a pull are known after a restart. A pull without a recorded end admits no pod.
-func TestAnImageIsForThoseWhoseCredentialsBroughtIt(t *testing.T) {
+func TestImage_BoundToCredentialsOfPull(t *testing.T) {
 	mine := "mine"
 	f := &fake{there: map[string]string{}, accepts: &mine, pullErr: denied(codes.Unknown, "denied")}
 	dir := t.TempDir()

@@ -181,7 +181,7 @@ func TestWhatPodsNameIsFollowed(t *testing.T) {
 }
 
 // The Node authorizer may learn of a pod after the node.
-func TestWhatIsForbiddenAtFirstIsAskedForAgain(t *testing.T) {
+func TestForbiddenObjects_RequestedAgain(t *testing.T) {
 	a := newAPI(t, 0, settings("red"))
 	left := 3
 	a.refuse("get", func() error {

@@ -51,7 +51,7 @@ func TestRuntimeClassesAreFollowed(t *testing.T) {
 }
 
 // A pod that waits for a RuntimeClass gets the reason. When the server answers again, the class is found.
-func TestRuntimeClassesThatMayNotBeReadAtFirst(t *testing.T) {
+func TestRuntimeClasses_ForbiddenAtFirst(t *testing.T) {
 	for name, no := range map[string]error{
 		"forbidden": apierrors.NewForbidden(schema.GroupResource{Resource: "runtimeclasses"}, "", nil),
 		"Too Many":  apierrors.NewTooManyRequestsError("busy"),

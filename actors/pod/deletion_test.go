@@ -176,7 +176,7 @@ func TestAFinishedPodThatRuns(t *testing.T) {
 
 // The API server may report the end of a pod before its removal is complete. An agent that finds such a pod stops its sandbox,
 // and releases its volumes and its cgroup.
-func TestAFinishedPodOfWhichTheSandboxIsLeft(t *testing.T) {
+func TestFinishedPod_WithRemainingSandbox(t *testing.T) {
 	w := newWorld(cloudPod(v1.RestartPolicyNever, 0, 1))
 	w.step(nil)
 	w.settle()

@@ -85,7 +85,7 @@ func TestAnEphemeralContainerKeepsNoPodAlive(t *testing.T) {
 }
 
 // A container for debugging starts in a pod that does not get past its init containers. That does not count as initialized.
-func TestAnEphemeralContainerStartsBeforeThePodIsInitialized(t *testing.T) {
+func TestEphemeralContainer_StartsBeforeInitialization(t *testing.T) {
 	w := newWorld(debugged(testPod(v1.RestartPolicyAlways, 1, 1), "debug", "init0"))
 	w.step(nil)
 	w.settle()

@@ -83,7 +83,7 @@ func TestAStatusThatIsLostIsReportedAgain(t *testing.T) {
 
 // A start with an unreadable outcome may have created a running container. It is looked up before the sandbox is stopped, and
 // ended with its grace period.
-func TestAStartThatFailedWithoutAWordMayRun(t *testing.T) {
+func TestFailedStart_WithoutMessageMayRun(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.blind = true
 	w.step(nil)
@@ -269,7 +269,7 @@ func TestADoubtedProberHearsOfAnEnd(t *testing.T) {
 
 // A running container is removed from outside before its adoption. Its actor reports that, and the pod is read without waiting
 // for an audit.
-func TestWhatIsGoneAndCannotBeAdoptedIsRead(t *testing.T) {
+func TestLostContainer_ThatCannotBeAdoptedIsRead(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	image := pulled("c0", "image")
 	a.hears(image)

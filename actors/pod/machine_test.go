@@ -436,7 +436,7 @@ func TestInterruptedStart_IsRepeatedUncounted(t *testing.T) {
 
 // A start that was interrupted after the runtime had created the task may have run the program: it is an end, and with
 // restartPolicy Never nothing runs again.
-func TestAnInterruptedStartOfATaskIsAnEnd(t *testing.T) {
+func TestInterruptedTaskStart_IsAnEnd(t *testing.T) {
 	for policy, phase := range map[v1.RestartPolicy]v1.PodPhase{v1.RestartPolicyNever: v1.PodFailed, v1.RestartPolicyAlways: v1.PodRunning} {
 		w := newWorld(testPod(policy, 0, 1))
 		w.sandboxes = []messages.SandboxFact{{ID: "s0", Ready: true, CreatedAt: w.now, IPs: []string{"10.88.0.2"}}}
@@ -492,7 +492,7 @@ func TestInterruptedStart_FailsAfterRepetitions(t *testing.T) {
 }
 
 // If the runtime cannot remove the rest of an interrupted start, its name stays in use: the next attempt is created.
-func TestANameThatCannotBeHadIsPassedOver(t *testing.T) {
+func TestReservedName_IsSkipped(t *testing.T) {
 	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyNever} {
 		w := newWorld(testPod(policy, 0, 1))
 		w.sandboxes = []messages.SandboxFact{{ID: "s0", Ready: true, CreatedAt: w.now, IPs: []string{"10.88.0.2"}}}

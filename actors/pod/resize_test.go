@@ -262,7 +262,7 @@ func TestAResizeThatWasNotReportedGoesOn(t *testing.T) {
 }
 
 // A container that has the pod's limits is restarted for them if its resizePolicy requires it, once.
-func TestAResizeOfAPodsOwnResourcesThatRestarts(t *testing.T) {
+func TestPodLevelResize_RestartsContainer(t *testing.T) {
 	w := pooled(10, v1.ContainerResizePolicy{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer})
 	w.resized = true
 	w.edit(func(s *v1.PodSpec) { s.Resources = new(limitedTo(20 * mi)) })

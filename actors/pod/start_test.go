@@ -14,7 +14,7 @@ import (
 )
 
 // A failed start is repeated after a pause, even if the container was created.
-func TestAFailedStartThatLeavesItCreatedIsPaused(t *testing.T) {
+func TestFailedStart_LeftCreatedBacksOff(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	a.hears(pulled("c0", "image"))
 	created := messages.ContainerFact{ID: "k1", Name: "c0", SandboxID: "s1", State: messages.ContainerCreated, CreatedAt: a.now,
@@ -40,7 +40,7 @@ func TestAFailedStartThatLeavesItCreatedIsPaused(t *testing.T) {
 }
 
 // The machine went off between the creation of a container and its start: a new sandbox is created, and it runs there.
-func TestAContainerThatNeverRanHoldsNoPodUp(t *testing.T) {
+func TestNeverRunContainer_DelaysNoPod(t *testing.T) {
 	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyNever} {
 		w := newWorld(testPod(policy, 0, 1))
 		w.sandboxes = []messages.SandboxFact{{ID: "s0", CreatedAt: w.now}}
@@ -119,7 +119,7 @@ func TestAContainerOfUnknownStateIsStartedAgain(t *testing.T) {
 }
 
 // The answer to a pull for the old spec does not count for the new one.
-func TestAnImageOfAnEarlierSpecIsNotTaken(t *testing.T) {
+func TestImage_OfEarlierSpecIsIgnored(t *testing.T) {
 	pod := testPod(v1.RestartPolicyAlways, 0, 1)
 	pod.Spec.Containers[0].Image = "web:1"
 	a := newReady(pod)
@@ -162,7 +162,7 @@ func TestNothingIsRunWithoutAnImage(t *testing.T) {
 }
 
 // The spec changes while a container starts: the actor receives the order again only when the new spec's image is present.
-func TestARepeatedRunHasTheImageOfItsSpec(t *testing.T) {
+func TestRepeatedRun_HasImageOfItsSpec(t *testing.T) {
 	pod := testPod(v1.RestartPolicyAlways, 0, 1)
 	a := newReady(pod)
 	a.hears(pulled("c0", "image"))
@@ -207,7 +207,7 @@ func TestAnEndIsNotedOnce(t *testing.T) {
 }
 
 // A container that was created from an earlier spec, and never ran, is not started.
-func TestCreatedContainer_OfAnEarlierSpecIsNotStarted(t *testing.T) {
+func TestCreatedContainer_OfEarlierSpecStaysCreated(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.sandboxes = []messages.SandboxFact{{ID: "s0", Ready: true, CreatedAt: w.now, IPs: []string{"10.88.0.2"}}}
 	w.containers = []messages.ContainerFact{{ID: "left", Name: "c0", SandboxID: "s0", State: messages.ContainerCreated,
@@ -249,7 +249,7 @@ func TestPodMachine_CountsAFailedStartOnce(t *testing.T) {
 }
 
 // A restart is counted once, even if the container's actor fails while it starts.
-func TestAFallenActorIsNoRestartOfTheContainer(t *testing.T) {
+func TestActorRestart_IsNoContainerRestart(t *testing.T) {
 	pod := testPod(v1.RestartPolicyAlways, 0, 1)
 	a := newReady(pod)
 	ended := messages.ContainerFact{ID: "k1", Name: "c0", SandboxID: "s1", State: messages.ContainerExited, ExitCode: 1,
@@ -333,7 +333,7 @@ func TestImageChange_RestartsACompletedContainer(t *testing.T) {
 }
 
 // If a name stays reserved, the next attempt uses another name. A sandbox that appears later under the old name is stopped.
-func TestASandboxOfATimedOutCallComesLater(t *testing.T) {
+func TestSandbox_OfTimedOutCallAppearsLater(t *testing.T) {
 	a := newAlone(testPod(v1.RestartPolicyNever, 0, 1))
 	a.observes(nil)
 	a.hears(messages.VolumesMounted{UID: "u1"}, grouped(a.machine.Pod))

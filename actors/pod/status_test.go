@@ -22,7 +22,7 @@ func sidecarPod(policy v1.RestartPolicy, sidecars, regular int) *v1.Pod {
 }
 
 // However a pod ends, it is not reported as final while any of its containers runs.
-func TestAPodIsNotOverWhileAContainerRuns(t *testing.T) {
+func TestPhase_RunningWhileAContainerRuns(t *testing.T) {
 	for name, end := range map[string]func(*world){
 		"succeeded": func(w *world) { w.exit = func(name string, _ uint32) (int32, bool) { return 0, name == "c0" } },
 		"failed":    func(w *world) { w.exit = func(name string, _ uint32) (int32, bool) { return 1, name == "c0" } },

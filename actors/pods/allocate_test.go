@@ -200,7 +200,7 @@ func TestFoundPodsHoldTheirDevices(t *testing.T) {
 }
 
 // A pod that is Failed at the API server, and still runs, holds its claim until its actor reports the end.
-func TestAFailedPodThatRunsHoldsWhatItHas(t *testing.T) {
+func TestFailedPod_HoldsResourcesWhileItRuns(t *testing.T) {
 	for name, ends := range map[string]func(*node){
 		"is finished": func(n *node) {
 			n.Send(messages.PodAddress("old"), messages.PodStatusChanged{UID: "old", Phase: "finished",

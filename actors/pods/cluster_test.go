@@ -196,7 +196,7 @@ func TestADeletionThatWasUndone(t *testing.T) {
 }
 
 // An ending pod does not wait for the cause of its earlier wait.
-func TestAPodThatEndsWaitsForNothingOfBefore(t *testing.T) {
+func TestEndingPod_DropsEarlierReason(t *testing.T) {
 	b := board.New()
 	k := supervisortest.New(t, messages.Pods, New(Options{
 		Sources: []messages.Address{messages.File, other}, Board: b, Dir: t.TempDir()})("pods"))

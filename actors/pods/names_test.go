@@ -104,7 +104,7 @@ func TestStaticPod_StartsWithoutTheAPIServer(t *testing.T) {
 }
 
 // A source that cannot report its pods has problems, and does not count as having reported.
-func TestASourceThatDoesNotKnowIsNotHeard(t *testing.T) {
+func TestFailingSource_CountsAsUnreported(t *testing.T) {
 	b := board.New()
 	k := supervisortest.New(t, messages.Pods, New(Options{
 		Sources: []messages.Address{other}, Board: b, Dir: t.TempDir(),

@@ -118,7 +118,7 @@ func TestASuccessorWaitsForItsPredecessor(t *testing.T) {
 }
 
 // Desired state that did not arrive is sent again.
-func TestDesiredStateThatWasNotTakenIsSentAgain(t *testing.T) {
+func TestDesiredState_ResentUntilAccepted(t *testing.T) {
 	k := begin(t)
 	wants(k, messages.File, pod("web", "u1"))
 	audit(k)

@@ -142,7 +142,7 @@ func TestADeletedPodThatDoesNotEnd(t *testing.T) {
 }
 
 // While a critical pod waits for the end of a deleted pod, an ordinary pod that will fit after that waits as well.
-func TestWhoComesAfterAnAwaitedEndIsNotRefused(t *testing.T) {
+func TestPreemption_LaterPodWaits(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
 	wants(n.Kit, messages.APIServer, crowded()[:2]...)

@@ -13,7 +13,7 @@ import (
 )
 
 // A pod of unknown state waits for the runtime while that is away, unless it has a reason of its own.
-func TestWhatAPodAwaitsWhileTheRuntimeIsAway(t *testing.T) {
+func TestPodReason_WhileRuntimeIsAway(t *testing.T) {
 	away := messages.RuntimeStateChanged{Reason: messages.Reason{Code: messages.ReasonRuntimeUnavailable, Message: "refused"}}
 	known := &v1.PodStatus{}
 	for name, c := range map[string]struct {

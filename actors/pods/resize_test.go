@@ -88,7 +88,7 @@ func TestAResizeIsKept(t *testing.T) {
 }
 
 // A pod without a record has the resources that its containers carry or, if a kubelet created them, the reported ones.
-func TestWhatIsFoundHasWhatItWasMadeWith(t *testing.T) {
+func TestFoundContainer_HasResourcesOfCreation(t *testing.T) {
 	list := v1.ResourceList{"cpu": *resource.NewMilliQuantity(200, resource.DecimalSI)}
 	reported := resized("a", 2, 900)
 	reported.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", AllocatedResources: list,

@@ -54,7 +54,7 @@ func TestEachFailureIsAnEvent(t *testing.T) {
 }
 
 // A probe that cannot run has one Event, without the container's ID in the runtime's message.
-func TestAProbeThatCannotBeRunIsAnEvent(t *testing.T) {
+func TestUnrunnableProbe_IsAnEvent(t *testing.T) {
 	s := newState([pools]int{}, func() float64 { return 0 })
 	spec := container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()})
 	p := &probe{pod: &podState{uid: "u1", desired: messages.WatchProbes{Pod: podOf(spec)}},

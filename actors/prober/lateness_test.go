@@ -51,7 +51,7 @@ func runAll(k *supervisortest.Kit, chosen func(supervisors.Work) bool) {
 
 // Pods with probes that time out use at most half of the workers. Other probes are never late, and health reports the delay
 // of the former.
-func TestProbesThatTimedOutShareHalfOfThePool(t *testing.T) {
+func TestTimedOutProbes_ShareHalfThePool(t *testing.T) {
 	r, late := timesOut{answers: map[string]bool{"good": true}, calls: map[string]int{}}, &Lateness{}
 	k := newKit(t, t.TempDir(), r, func(o *Options) { o.Commands, o.Lateness = 8, late })
 	for i := range 24 {

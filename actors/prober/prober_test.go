@@ -324,7 +324,7 @@ func TestNoThunderAfterARestart(t *testing.T) {
 }
 
 // The answer that lets a pod's folder be removed waits until nothing is written there.
-func TestThePodIsLetGoWhenNothingIsWritten(t *testing.T) {
+func TestPodRemoval_WaitsForProbeWrites(t *testing.T) {
 	k := newKit(t, folder(t), newRuntime(), nil)
 	k.Send("pods/u1", watchOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()}), "id",
 		messages.Readiness))

@@ -251,7 +251,7 @@ func TestARuntimeIsGivenTimeToComeBack(t *testing.T) {
 }
 
 // The end of the grace period is reported at once, however seldom the facts are gathered.
-func TestARuntimeThatStaysAwayIsReportedAtOnce(t *testing.T) {
+func TestAbsentRuntime_ReportedAtOnce(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.UpdateFrequency = time.Hour })
 	w.start()
 	w.sees()
@@ -525,7 +525,7 @@ func TestEventsOfConditions(t *testing.T) {
 }
 
 // A Node that the watch reports before the answer to its creation is a new Node.
-func TestANewNodeIsNewsWhoeverTellsOfIt(t *testing.T) {
+func TestNewNode_ReportedByWatchFirst(t *testing.T) {
 	w := newWorld(t, nil)
 	w.api.PrependReactor("create", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		_, node, err := clienttesting.ObjectReaction(w.api.Tracker())(a)

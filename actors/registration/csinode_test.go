@@ -57,7 +57,7 @@ func TestVolumesInUseAreWrittenAtOnce(t *testing.T) {
 }
 
 // A driver whose entry changes is first taken out of the CSINode: entries are immutable. Others stay.
-func TestAnEntryOfTheCSINodeIsWrittenAnew(t *testing.T) {
+func TestCSINode_EntryIsRewritten(t *testing.T) {
 	with := func(id string, keys ...string) *storagev1.CSINode {
 		return &storagev1.CSINode{Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
 			{Name: "disk", NodeID: id, TopologyKeys: keys}, {Name: "other", NodeID: "y"}}}}

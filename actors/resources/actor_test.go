@@ -131,7 +131,7 @@ func TestAPodsGroupFromStartToFinish(t *testing.T) {
 	}
 }
 
-func TestAGroupThatCannotBeMadeIsTriedAgain(t *testing.T) {
+func TestPodCgroup_RetriedAfterFailure(t *testing.T) {
 	for _, first := range []string{"node", "pod"} {
 		t.Run(first, func(t *testing.T) {
 			n := newNode(t)

@@ -348,7 +348,7 @@ func TestWatchOfOnePodHearsOfNoOther(t *testing.T) {
 	}
 }
 
-func TestWatchEndsWithTheClientAndWithTheProcess(t *testing.T) {
+func TestWatch_EndsWithClientOrProcess(t *testing.T) {
 	r := openRig(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	err := r.client.Watch(ctx, api.Filter{}, func(*api.Change) error { cancel(); return nil })

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestALoopThatDiedIsSeenAndComesBack(t *testing.T) {
+func TestDeadLoop_IsReportedAndRestarted(t *testing.T) {
 	r := openRig(t)
 	e := r.listeners.ends[0]
 	died, _ := e.current()

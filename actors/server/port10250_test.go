@@ -198,7 +198,7 @@ func TestIdleConnectionsDoNotStarveTheNodesAPI(t *testing.T) {
 }
 
 // Requests under review keep no client out: unknown clients may send as many as there are connections.
-func TestRequestsUnderReviewDoNotStarveTheNodesAPI(t *testing.T) {
+func TestAccessReviews_StarveNoOtherRequest(t *testing.T) {
 	reviewed := make(chan struct{}, 64)
 	_, secure, _ := nodeRig(t, func(n *NodeAPI) {
 		n.Filter = func(next http.Handler) http.Handler {

@@ -64,7 +64,7 @@ func TestTheActorOpensWhatIsNotOpen(t *testing.T) {
 	}
 }
 
-func TestATakenPortIsTriedAgainWithBackOff(t *testing.T) {
+func TestOccupiedPort_RetriedWithBackOff(t *testing.T) {
 	var lc net.ListenConfig
 	taken, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -174,8 +174,8 @@ func TestASecondAgentIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatIsAboutToListenIsAlive covers two agents that start at once, which a check of the socket alone would miss.
-func TestAnAgentThatIsAboutToListenIsAlive(t *testing.T) {
+// TestStartingAgent_IsAlive covers two agents that start at once, which a check of the socket alone would miss.
+func TestStartingAgent_IsAlive(t *testing.T) {
 	r := newRig(t, nil)
 	if err := os.MkdirAll(filepath.Dir(r.socket), 0o755); err != nil {
 		t.Fatal(err)
@@ -293,7 +293,7 @@ func TestForeignSocket_IsKept(t *testing.T) {
 	}
 }
 
-func TestCloseTakesTheSocketAwayAndLetsAnotherIn(t *testing.T) {
+func TestClose_RemovesSocketForNextAgent(t *testing.T) {
 	r := openRig(t)
 	if err := r.listeners.Close(); err != nil {
 		t.Fatal(err)

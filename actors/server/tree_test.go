@@ -74,7 +74,7 @@ func killServer(t *testing.T, r *rig, sys *supervisors.System) {
 	until(t, "a new life", func() bool { n := inspect().Incarnation; return n != 0 && n != first.Incarnation })
 }
 
-func TestAStreamOutlivesTheActorThatOpenedItsListener(t *testing.T) {
+func TestStream_OutlivesListenersActor(t *testing.T) {
 	r := newRig(t, nil)
 	sys := startTree(t, r)
 	until(t, "listening", func() bool { return r.listeners.State()[0].Open })
@@ -141,7 +141,7 @@ func TestStreamsWithContainersOutliveTheActor(t *testing.T) {
 	}
 }
 
-func TestTracesAndTheTreeComeFromTheRunningSystem(t *testing.T) {
+func TestTracesAndTree_ReadRunningSystem(t *testing.T) {
 	r := newRig(t, nil)
 	sys := startTree(t, r)
 	until(t, "listening", func() bool { return r.listeners.State()[0].Open })

@@ -388,7 +388,7 @@ func TestWalk_ManyLinks_IsALowerBound(t *testing.T) {
 }
 
 // Figures of a walk in progress are never below the previous ones, and are marked partial.
-func TestPodUsage_WalkInProgress_KeepsThePreviousMaximum(t *testing.T) {
+func TestPodUsage_WalkInProgress_KeepsPreviousMaximum(t *testing.T) {
 	before := &podUsage{at: begin, took: time.Second, volumes: map[string]space{"big": {used: 90}, "later": {used: 7}},
 		logs: map[string]space{"c": {used: 3}}, podLogs: space{used: 4}, claims: map[string]space{"claim": {used: 8}}}
 	now := podUsage{volumes: map[string]space{"big": {at: begin, used: 10}, "new": {at: begin, used: 2}}, logs: map[string]space{},

@@ -144,7 +144,7 @@ func TestReadinessGates(t *testing.T) {
 	}
 }
 
-func TestAPhaseInWhichAPodHasEndedStays(t *testing.T) {
+func TestFinalPhase_Stays(t *testing.T) {
 	for _, phase := range []v1.PodPhase{v1.PodFailed, v1.PodSucceeded} {
 		p := object("web", "u")
 		p.Status.Phase, p.Status.Reason = phase, "Evicted"

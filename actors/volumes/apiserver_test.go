@@ -46,7 +46,7 @@ func TestMount_WaitsForAnUnreadObject(t *testing.T) {
 }
 
 // After a change of an object only the volumes that refer to it are written again.
-func TestAChangeOfOneObjectOfTheAPIServer(t *testing.T) {
+func TestAPIServer_ChangeOfOneObject(t *testing.T) {
 	n := newNode(t)
 	board := objectset.NewBoard(false)
 	n.disk.node.Objects = board

@@ -41,7 +41,7 @@ func TestUnmountPod_DetachesADeadMount(t *testing.T) {
 	}
 }
 
-func TestUnmountPod_HungServerHoldsUpOnlyItsPod(t *testing.T) {
+func TestUnmountPod_HungServerDelaysOnlyItsPod(t *testing.T) {
 	d := newDisk(t)
 	s := mountInEmptyDir(t, d, "hung")
 	d.mountPod(t.Context(), "other", volumestest.PodWith("other", volumestest.EmptyDirVolume("data")))

@@ -76,7 +76,7 @@ func TestUnknownFoldersOfAPodAreKept(t *testing.T) {
 }
 
 // A file in place of a folder is data as well.
-func TestAFileInPlaceOfAVolumeIsKept(t *testing.T) {
+func TestFileInVolumesPlace_IsKept(t *testing.T) {
 	d := newDisk(t)
 	data := d.pod("a/volumes/kubernetes.io~nfs/pv")
 	writeData(t, data)

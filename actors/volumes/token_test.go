@@ -87,7 +87,7 @@ func TestATokenIsRenewed(t *testing.T) {
 }
 
 // The end of a pod does not wait for a token: pending requests are canceled at once, even those of an earlier actor.
-func TestTheEndOfAPodWaitsForNoToken(t *testing.T) {
+func TestPodEnd_WaitsForNoToken(t *testing.T) {
 	n := newNode(t)
 	m := &volumestest.Mint{Now: func() time.Time { return n.Now() }}
 	n.disk.node.Objects, n.disk.node.Tokens = objectset.NewBoard(false), m

@@ -123,7 +123,7 @@ func TestWrongUseIsOneLine(t *testing.T) {
 }
 
 // No command, however it is given wrongly, answers in the words of a library.
-func TestNobodyIsReportedInTheWordsOfALibrary(t *testing.T) {
+func TestErrors_HaveNoLibraryWords(t *testing.T) {
 	var all func(c *cobra.Command) [][]string
 	all = func(c *cobra.Command) (out [][]string) {
 		path := strings.Fields(c.CommandPath())[1:]

@@ -46,7 +46,7 @@ func process(t *testing.T, proc string, args ...string) (ended chan struct{}) {
 	return ended
 }
 
-func TestTheShimIsKilledAndTheRemovalMadeAgain(t *testing.T) {
+func TestRemoval_RepeatedAfterShimIsKilled(t *testing.T) {
 	proc := t.TempDir()
 	shim := process(t, proc, "/usr/bin/containerd-shim-runc-v2", "-namespace", "k8s.io", "-id", sandbox, "-address",
 		"/run/c.sock")

@@ -144,7 +144,7 @@ func TestStopAgainWaitsAgainButSignalsOnce(t *testing.T) {
 	}
 }
 
-func TestAStopSignalIsForgottenWhenTheRuntimeDies(t *testing.T) {
+func TestStopSignal_ForgottenAfterRuntimeDeath(t *testing.T) {
 	h := start(t, script(sim.IgnoringTerm()))
 	_, c := h.run("web")
 	first := background(func() error { return h.stop(c, 5) })

@@ -78,7 +78,7 @@ func TestNoLogsUnlessAsked(t *testing.T) {
 	}
 }
 
-func TestALogThatCannotBeWrittenFailsTheStart(t *testing.T) {
+func TestStart_FailsWithUnwritableLog(t *testing.T) {
 	h := start(t, sim.Options{WriteLogs: true})
 	dir := t.TempDir()
 	c, path := h.logged(dir)

@@ -53,7 +53,7 @@ func TestTargetsChooseActors(t *testing.T) {
 	}
 }
 
-func TestARuleThatIsWrongIsRefusedByField(t *testing.T) {
+func TestWrongRule_RefusedByField(t *testing.T) {
 	ok := Rule{Verb: Kill, Target: "volumes"}
 	for want, change := range map[string]func(*Rule){
 		`verb: "break" is unknown; it may be kill, pause, `: func(r *Rule) { r.Verb = "break" },

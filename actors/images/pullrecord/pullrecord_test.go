@@ -282,7 +282,7 @@ func TestNamesAreThoseOfThePods(t *testing.T) {
 }
 
 // The kubelet records a pull by the image's name in the pod, with the tag or without.
-func TestPullsAreNotedByTheNamesOfThePods(t *testing.T) {
+func TestPullRecord_NamesOfPods(t *testing.T) {
 	r := New(t.TempDir())
 	must(t, write(filepath.Join(r.pulling, fileName("acme/app")),
 		kubeletconfig.ImagePullIntent{TypeMeta: typeMeta("ImagePullIntent"), Image: "acme/app"}))

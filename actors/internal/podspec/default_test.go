@@ -49,7 +49,7 @@ func pretty(t testing.TB, pod *v1.Pod) string {
 	return string(text)
 }
 
-func TestDefaultTurnsTheAppArmorAnnotationIntoItsField(t *testing.T) {
+func TestDefault_MovesAppArmorAnnotationIntoField(t *testing.T) {
 	for _, test := range []struct{ name, annotation, spec, want string }{
 		{"runtime", "runtime/default", "", `{"type":"RuntimeDefault"}`},
 		{"unconfined", "unconfined", "", `{"type":"Unconfined"}`},

@@ -83,7 +83,7 @@ func TestValidateStaticRefusesVolumesOfTheAPI(t *testing.T) {
 }
 
 // The reason of a rejection must fit the node: a node in a cluster has an API server.
-func TestValidateStatic_ReasonOfANodeInACluster(t *testing.T) {
+func TestValidateStatic_ReasonInCluster(t *testing.T) {
 	pod := podFrom(t, aPod("serviceAccountName: a"))
 	for has, want := range map[ObjectSources]string{
 		{}: "a static pod cannot refer to service accounts: there is no API server to ask",

@@ -282,7 +282,7 @@ func TestALostResult(t *testing.T) {
 }
 
 // An operation requested by a report has a deadline too.
-func TestALostResultOfWhatAReportAskedFor(t *testing.T) {
+func TestReportedOperation_LostResult(t *testing.T) {
 	r := newRig(t)
 	r.onReport = func() {
 		r.onReport = nil

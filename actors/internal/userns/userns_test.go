@@ -239,7 +239,7 @@ func TestRanges_ReadKubeletRecords(t *testing.T) {
 	}
 }
 
-func TestRanges_AreNotGivenWhileTheRuntimeIsUnknown(t *testing.T) {
+func TestRanges_WithheldWhileRuntimeIsUnknown(t *testing.T) {
 	n := newNode(t)
 	n.err = errors.New("the runtime is away")
 	if got, err := n.ranges(2).Take(t.Context(), "a"); !errors.Is(err, n.err) {

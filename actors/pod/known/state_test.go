@@ -37,7 +37,7 @@ func TestLearnGoesForwardOnly(t *testing.T) {
 
 // A container that the kernel killed for lack of memory has that reason at its end, whichever report comes first. A later SIGKILL
 // and one of another container do not count.
-func TestAKillForWantOfMemoryExplainsTheEnd(t *testing.T) {
+func TestOutOfMemoryKill_ExplainsEnd(t *testing.T) {
 	at := time.Unix(1000, 0)
 	for name, c := range map[string]struct {
 		id     string

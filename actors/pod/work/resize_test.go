@@ -16,7 +16,7 @@ import (
 
 // A resized container is throttled by the present setting of memory QoS (KEP-2570). If its request now equals its limit, it is
 // not throttled any more, and the runtime must receive that.
-func TestMemoryQoSOfAContainerThatIsResized(t *testing.T) {
+func TestMemoryQoS_OfResizedContainer(t *testing.T) {
 	h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	h.Node.CgroupV2, h.Node.MemoryQoS, h.Node.ProtectMemory, h.Node.ThrottlingFactor = true, true, true, 0.9
 	pod := testPod()

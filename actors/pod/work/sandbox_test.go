@@ -67,7 +67,7 @@ func TestASandboxCarriesTheStartTime(t *testing.T) {
 }
 
 // A name that the runtime keeps for an unlisted sandbox is reported, so that another attempt can be created.
-func TestASandboxNameIsReservedForAnInterruptedCall(t *testing.T) {
+func TestSandboxName_ReservedByInterruptedCall(t *testing.T) {
 	h, runtime := hosttest.Simulated(t, sim.Options{})
 	pod := testPod()
 	config, err := h.SandboxConfig(pod, 0, "", nil)

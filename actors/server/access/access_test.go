@@ -343,7 +343,7 @@ func TestTheClientCAIsReadAgain(t *testing.T) {
 	}
 }
 
-func TestAClientCAThatCannotBeReadIsNamed(t *testing.T) {
+func TestClientCA_UnreadableFileIsNamed(t *testing.T) {
 	o := options(t, newAuthority(t, "ca"), nil, io.Discard)
 	o.Authentication.X509.ClientCAFile = "/nowhere/ca.crt"
 	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "authentication.x509.clientCAFile: /nowhere/ca.crt") {

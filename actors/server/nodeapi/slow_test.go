@@ -42,7 +42,7 @@ func TestIdleStreamsEnd(t *testing.T) {
 }
 
 // A client that requests a log without reading it is disconnected, and its resources are released.
-func TestAClientThatDoesNotReadIsLetGo(t *testing.T) {
+func TestUnreadAnswer_EndsConnection(t *testing.T) {
 	r := newRig(t, limits(func(c *containers.Config) { c.WriteTimeout = 100 * time.Millisecond }))
 	line := "2026-11-21T12:00:01.5Z stdout F " + strings.Repeat("x", 1<<10) + "\n"
 	if err := os.WriteFile(filepath.Join(r.runtime.dir, "run2"), []byte(strings.Repeat(line, 64<<10)), 0o600); err != nil {

@@ -242,7 +242,7 @@ func TestSave_IsRetriedAtTheCheck(t *testing.T) {
 	}
 }
 
-func TestAFileSystemThatDoesNotAnswerIsReported(t *testing.T) {
+func TestHangingFileSystem_IsReported(t *testing.T) {
 	p := newPlay(t, map[string]string{"a": "pod a\n"})
 	p.read()
 	p.wants("a", 0)

@@ -59,9 +59,9 @@ func sameWords(a, b string) bool {
 	return slices.Equal(x, y)
 }
 
-// TestWhatIsBrokenAndGoneByTurnsIsBelieved checks that a file that alternates between broken and missing is accepted as bad
+// TestManifest_BrokenAndAbsentByTurns checks that a file that alternates between broken and missing is accepted as bad
 // in the end. A tool may write an invalid file again and again.
-func TestWhatIsBrokenAndGoneByTurnsIsBelieved(t *testing.T) {
+func TestManifest_BrokenAndAbsentByTurns(t *testing.T) {
 	m := &entry{version: version{problems: []problem{{}}}}
 	now := time.Unix(0, 0)
 	for state := fileInvalid; m.confirmed == nil; now = now.Add(waitGone / 3) {

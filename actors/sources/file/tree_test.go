@@ -153,7 +153,7 @@ func (o *once) at(d supervisors.Delivery, after bool) supervisors.Verdict {
 	}
 }
 
-func TestKilledAtEveryMessageThePodsAreTheSame(t *testing.T) {
+func TestActorKills_LeavePodsUnchanged(t *testing.T) {
 	for _, kind := range []string{"Started", "ResendDesired", "readResult", "checkDue", "lookDue", "saveDue", "checkpointSaved"} {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s %v", kind, after), func(t *testing.T) {

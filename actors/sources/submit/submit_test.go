@@ -22,7 +22,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-func TestWhatIsAcceptedIsWantedAndOutlivesTheProcess(t *testing.T) {
+func TestAcceptedSubmission_OutlivesProcess(t *testing.T) {
 	r := newRig(t)
 	r.wants("")
 	r.says(r.submit(yaml("web", "one"), yaml("db", "one")), "default/web-node-1 created, default/db-node-1 created")
@@ -281,7 +281,7 @@ func inspect(r *rig) Inspection {
 	return r.actor.(supervisors.Inspector).Inspect().(Inspection)
 }
 
-func TestARecordInAnothersPlaceIsOfNoUse(t *testing.T) {
+func TestMisplacedRecord_IsAProblem(t *testing.T) {
 	r := newRig(t)
 	r.submit(yaml("web", "one"))
 	if err := os.Rename(key{"default", "web"}.file(r.opts.Dir), key{"default", "db"}.file(r.opts.Dir)); err != nil {
@@ -434,7 +434,7 @@ func FuzzJournal(f *testing.F) {
 }
 
 // A file in the place of a submitted object is read only up to a limit. It is a conflict, and is replaced on request.
-func TestAnObjectInWhosePlaceAHugeFileLies(t *testing.T) {
+func TestSubmittedObject_HugeFileInItsPlace(t *testing.T) {
 	r := newRig(t)
 	r.opts.ObjectDir = t.TempDir()
 	r.start()
@@ -473,7 +473,7 @@ func TestPodsThatReferToObjects(t *testing.T) {
 }
 
 // A dry run of a removal answers as the removal does, and changes nothing. The list of objects has keys and no values.
-func TestDryRunsOfRemovalsAndTheListOfObjects(t *testing.T) {
+func TestRemovalDryRuns_AndObjectList(t *testing.T) {
 	r := newRig(t)
 	r.opts.ObjectDir = t.TempDir()
 	r.start()

@@ -316,7 +316,7 @@ func (slow) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, req.Context().Err()
 }
 
-func TestADamagedCheckpointIsNoReasonNotToStart(t *testing.T) {
+func TestDamagedCheckpoint_StartsAnyway(t *testing.T) {
 	r := newRig(t)
 	r.answer = text(yaml("web", "one"))
 	r.start()

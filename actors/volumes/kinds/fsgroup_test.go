@@ -99,7 +99,7 @@ func TestOwnVolume_TakesAsLongAsItProgresses(t *testing.T) {
 	}
 }
 
-func TestOwnVolume_CatchesUpAfterItWasCutOff(t *testing.T) {
+func TestOwnVolume_CatchesUpAfterInterruption(t *testing.T) {
 	path, own := ownedVolume(t)
 	must(t, os.Chown(filepath.Join(path, "folder0/below/1"), 0, testGroup)) // as an earlier process left it
 	ended, cancel := context.WithCancel(t.Context())

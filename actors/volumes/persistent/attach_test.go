@@ -195,7 +195,7 @@ func TestVolumeWithoutAnAttachment(t *testing.T) {
 
 // A second pod with a ReadWriteOncePod volume has the Event that Kubernetes' suite waits for. It gets the volume as soon as the
 // first pod has ended.
-func TestSecondPodOfAReadWriteOncePodVolume(t *testing.T) {
+func TestReadWriteOncePod_SecondPod(t *testing.T) {
 	objects := append(bound("c", csiSource("h")), attachRequired(false))
 	objects[1].(*v1.PersistentVolume).Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod}
 	n := storageNode(t, objects...)

@@ -130,7 +130,7 @@ func TestAMountIsNoProofOfSuccess(t *testing.T) {
 }
 
 // The fsGroup of a volume that an earlier process mounted is kept if its change is complete. A failed walk is repeated.
-func TestAVolumeOfAnEarlierProcessKeepsItsOwners(t *testing.T) {
+func TestVolume_OfEarlierProcessKeepsOwners(t *testing.T) {
 	local := t.TempDir()
 	file := filepath.Join(local, "file")
 	write(t, file)

@@ -239,7 +239,7 @@ func TestATokenIsOfThisAccount(t *testing.T) {
 }
 
 // A pod that the API server does not have yet is no failure: the token is requested again soon.
-func TestTokenOfAPodThatIsNotKnownYet(t *testing.T) {
+func TestToken_OfUnknownPod(t *testing.T) {
 	accounts, pods := schema.GroupResource{Resource: "serviceaccounts"}, schema.GroupResource{Resource: "pods"}
 	refusals := []error{
 		apierrors.NewForbidden(accounts, "web", errors.New("no relationship found between node 'n' and this object")),

@@ -98,7 +98,7 @@ func TestAContainerForDebugging(t *testing.T) {
 }
 
 // The API server's word that a pod is over counts, also where nothing here knows of it.
-func TestAPodThatIsOverIsNotRunAgain(t *testing.T) {
+func TestFinishedPod_NeverRunsAgain(t *testing.T) {
 	r := newClusterRig(t, sim.Options{})
 	pod := r.binds(manifest("job", "Never", nil, []string{"main forever"}))
 	pod.Status.Phase = v1.PodSucceeded

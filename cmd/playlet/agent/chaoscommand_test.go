@@ -208,7 +208,7 @@ func TestChaosIsRefusedUnlessItIsEnabled(t *testing.T) {
 
 // The acts of chaos on a standalone node are in "playlet events": of a rule that ends at once, and of one that is in force when
 // the agent ends.
-func TestChaosIsInTheEventsOfAStandaloneNode(t *testing.T) {
+func TestChaos_InEventsOfStandaloneNode(t *testing.T) {
 	r := newRig(t, sim.Options{}, "--enable-chaos")
 	r.start(nil)
 	if _, notes, code := r.playlet("chaos", "kill", "volumes", "--seed=4"); code != 0 {

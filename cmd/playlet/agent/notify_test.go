@@ -68,7 +68,7 @@ func awaitLine(t *testing.T, sent <-chan string, want string) (before []string) 
 	}
 }
 
-func TestTheServiceManagerIsReportedOfTheAgentsLife(t *testing.T) {
+func TestServiceManager_NotifiedOfAgentsLife(t *testing.T) {
 	path, sent := notifySocket(t)
 	t.Setenv("NOTIFY_SOCKET", path)
 	t.Setenv("WATCHDOG_USEC", "300000")

@@ -53,7 +53,7 @@ func (s saysOfCNI) Status(_ context.Context, verbose bool) (*runtimeapi.StatusRe
 }
 
 // Network problems are searched in the folders that the runtime reports, and in those of the flags only if it reports none.
-func TestTheNetworkIsLookedAtWhereTheRuntimeLooks(t *testing.T) {
+func TestNetworkCheck_ReadsRuntimesFolders(t *testing.T) {
 	flags, runtimes, bin := t.TempDir(), t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{"10-a.conf": `{"cniVersion": "1.0.0", "name": "a", "type": "here"}`, "20-b.conf": `{"cniVersion": "1.0.0", "name": "b", "type": "gone"}`} {
 		if err := os.WriteFile(filepath.Join(runtimes, name), []byte(text), 0o600); err != nil {

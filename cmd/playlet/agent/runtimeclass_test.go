@@ -97,7 +97,7 @@ func TestAPodWaitsForItsRuntimeClass(t *testing.T) {
 }
 
 // RuntimeClasses that cannot be read are neither there nor missing: pods that name one wait for them, others do not.
-func TestAPodWaitsForRuntimeClassesThatAreUnread(t *testing.T) {
+func TestPod_WaitsForUnreadRuntimeClasses(t *testing.T) {
 	r := newClusterRig(t, secondHandler())
 	var served atomic.Bool
 	no := errors.New("the API server is out of sorts")

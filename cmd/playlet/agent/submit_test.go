@@ -261,7 +261,7 @@ func TestRmWaitsThroughRestartsOfPods(t *testing.T) {
 }
 
 // A pod that is named twice is restarted once, and two containers of a pod are both restarted.
-func TestAPodThatIsNamedTwiceIsRestartedOnce(t *testing.T) {
+func TestRestart_PodNamedTwiceRestartsOnce(t *testing.T) {
 	r := newRig(t, sim.Options{Preload: []string{"image"}})
 	r.write("web", manifest("web", "Always", nil, []string{"a image", "b image"}))
 	r.start(nil)

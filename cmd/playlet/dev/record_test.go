@@ -88,7 +88,7 @@ func TestRecord_WithForeignNamesIsRefused(t *testing.T) {
 	}
 }
 
-func TestAFileIsReplacedWholeOrNotAtAll(t *testing.T) {
+func TestRecordFile_ReplacedAtomically(t *testing.T) {
 	dir := t.TempDir()
 	must(t, writeFile(filepath.Join(dir, "f"), []byte("1"), 0o600))
 	must(t, writeFile(filepath.Join(dir, "f"), []byte("2"), 0o640))

@@ -50,7 +50,7 @@ func runPod(t *testing.T, client *cri.Client, name string, containers ...string)
 	}
 }
 
-func TestAllPodsAreStoppedWithTheirGraceAndRemoved(t *testing.T) {
+func TestAllPods_StoppedWithGraceAndRemoved(t *testing.T) {
 	runtime, client := simulated(t, sim.Options{})
 	runPod(t, client, "a", "one", "two")
 	runPod(t, client, "b", "three")
@@ -70,7 +70,7 @@ func TestAllPodsAreStoppedWithTheirGraceAndRemoved(t *testing.T) {
 	must(t, removePods(client))
 }
 
-func TestOnePodThatCannotBeRemovedKeepsNoOther(t *testing.T) {
+func TestUnremovablePod_BlocksNoOther(t *testing.T) {
 	runtime, client := simulated(t, sim.Options{})
 	runPod(t, client, "a", "one")
 	runPod(t, client, "b", "two")

@@ -23,7 +23,7 @@ func agentsSocket(t *testing.T) (path string, l net.Listener, lock *os.File) {
 	return path, l, lock
 }
 
-func TestAnAgentsSocketIsRemovedOnceNobodyHasIt(t *testing.T) {
+func TestAgentSocket_RemovedWhenUnused(t *testing.T) {
 	path, l, lock := agentsSocket(t)
 	if !listening(path) || listening(path+".lock") || listening(path+".none") {
 		t.Error("who listens is not seen")
@@ -80,7 +80,7 @@ func TestOfAnotherBootOnlyFilesAreRemoved(t *testing.T) {
 	}
 }
 
-func TestWhatAKilledRunHasLeftIsUndoneFirst(t *testing.T) {
+func TestRemainsOfKilledRun_UndoneFirst(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not tried: it takes root")
 	}

@@ -56,7 +56,7 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
-func TestWriteFileReplacesALinkAndLeavesItsTarget(t *testing.T) {
+func TestWriteFile_ReplacesLinkAndLeavesTarget(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "target"), []byte("target"), 0o644))
 	path := filepath.Join(dir, "file")

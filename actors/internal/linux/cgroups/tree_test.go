@@ -136,7 +136,7 @@ func TestApplyNode_KubepodsOverItsLimit(t *testing.T) {
 }
 
 // A class over its limit keeps its current memory, so that no process in it is killed.
-func TestAClassIsNotLimitedBelowWhatItUses(t *testing.T) {
+func TestClass_NeverLimitedBelowUsage(t *testing.T) {
 	m, tree := newTree(false)
 	percent := int64(100)
 	tree.Settings.QOSReserved = &percent

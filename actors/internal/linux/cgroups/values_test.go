@@ -169,7 +169,7 @@ func TestGroupsOfOthersByName(t *testing.T) {
 }
 
 // The memory that is protected for a pod is also protected for all its parent groups (KEP-2570).
-func TestMemoryIsKeptForThoseWhoAskForIt(t *testing.T) {
+func TestMemory_ReservedForRequests(t *testing.T) {
 	some := podOf(v1.ResourceRequirements{Requests: list(t, "memory", "1Mi")})
 	sure := podOf(v1.ResourceRequirements{Requests: list(t, "cpu", "1", "memory", "2Mi"), Limits: list(t, "cpu", "1", "memory", "2Mi")})
 	pods := []*v1.Pod{some, sure, some, podOf(v1.ResourceRequirements{})}

@@ -233,7 +233,7 @@ func TestIsDead(t *testing.T) {
 	}
 }
 
-func TestRemoveAll_IsNotCutShortWhileItProgresses(t *testing.T) {
+func TestRemoveAll_ContinuesDuringProgress(t *testing.T) {
 	r := openTemp(t)
 	write(t, filepath.Join(r.Path(), "pod/file"), "")
 	clock := clocktesting.NewFakeClock(time.Now())

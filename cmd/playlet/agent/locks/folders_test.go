@@ -12,7 +12,7 @@ import (
 )
 
 // The agent's folders have the modes of the kubelet's, whatever umask it is started with.
-func TestTheUmaskHasNoSayInTheAgentsFolders(t *testing.T) {
+func TestFolders_IgnoreUmask(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
 	dir := t.TempDir()
 	node := &config.Node{RootDir: filepath.Join(dir, "root"),

@@ -33,7 +33,7 @@ func fed(sent <-chan string) {
 }
 
 // The watchdog is fed by answers, and by nothing else: an actor that is stuck is enough to starve it.
-func TestAnActorThatDoesNotAnswerStarvesTheWatchdog(t *testing.T) {
+func TestWatchdog_StarvedBySilentActor(t *testing.T) {
 	sent := make(chan string, 1000)
 	logged := make(lines, 1000)
 	var stuck atomic.Bool

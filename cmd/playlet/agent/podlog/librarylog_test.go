@@ -10,7 +10,7 @@ import (
 )
 
 // The libraries log the bodies of the API server's answers at the verbosity 8, and Secrets are among them.
-func TestLibrariesAreAskedForWhatTheVerbosityAsksFor(t *testing.T) {
+func TestLibraryLogs_FollowVerbosity(t *testing.T) {
 	for _, c := range []struct {
 		verbosity int
 		want      string

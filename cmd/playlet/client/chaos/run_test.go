@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A lease that was not renewed is a violation; goroutines that stay are a leak, which has the experiment wait, and fail in the
 // end.
-func TestAnExperimentLooksAtTheLeaseAndForLeaks(t *testing.T) {
+func TestExperiment_ChecksLeaseAndLeaks(t *testing.T) {
 	f := fake.Start(t)
 	f.Pods.Audited = true
 	f.Actors.Goroutines = 100

@@ -31,7 +31,7 @@ func TestExecArguments(t *testing.T) {
 }
 
 // Messages of runtimes about a command that could not be run, and the exit codes of shells for them.
-func TestExitCodeOfACommandThatWasNotRun(t *testing.T) {
+func TestExitCode_OfUnrunCommand(t *testing.T) {
 	const crun = "OCI runtime exec failed: executable file `ls` not found in $PATH: No such file or directory"
 	if got := notRun(errors.New(crun)); got != 127 {
 		t.Errorf("as an error: %d", got)

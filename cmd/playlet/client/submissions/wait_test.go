@@ -36,7 +36,7 @@ func TestWait_NeedsTheAudit(t *testing.T) {
 }
 
 // A pod without a readiness probe that was ready, and a moment later is not, was ready for a moment only.
-func TestAPodIsReadyForMoreThanAMoment(t *testing.T) {
+func TestWait_PodStaysReady(t *testing.T) {
 	ready := v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}
 	unready := v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}}}
 	for name, now := range map[string]struct {

@@ -48,7 +48,7 @@ func after(saved ruleset, orders string) (ruleset, error) {
 	return saved, nil
 }
 
-func TestRulesOfARunAreUndoneAndNoOthers(t *testing.T) {
+func TestRunRules_UndoneAndNoOthers(t *testing.T) {
 	saved := parseRuleset(read(t, "testdata/mapped.rules"))
 	if got := fmt.Sprint(saved.tables, saved.builtin["nat"], saved.own["filter"], len(saved.rules["nat"])); got !=
 		"[filter nat] [PREROUTING INPUT OUTPUT POSTROUTING] [DOCKER] 12" {
@@ -76,7 +76,7 @@ func TestRulesOfARunAreUndoneAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestPortmapsChainsStayWhereTheyWereOrAreUsed(t *testing.T) {
+func TestPortmapChains_StayIfEarlierOrUsed(t *testing.T) {
 	text := read(t, "testdata/mapped.rules")
 	kept := func(why string, saved ruleset, before Rules) {
 		left, err := after(saved, saved.undo(run, subnet, before))

@@ -82,7 +82,7 @@ func makeLink(t *testing.T, name, kind string, master int) {
 	must(t, answers[0])
 }
 
-func TestTheBridgeGoesWithItsPortsAndNothingElse(t *testing.T) {
+func TestBridge_RemovedWithItsPortsAlone(t *testing.T) {
 	ownNetwork(t)
 	if name, err := freeBridge(); err != nil || name != "playlet0" {
 		t.Fatalf("free is %s, %v", name, err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestForwardingIsSetBackWithAllThatItChanges(t *testing.T) {
+func TestForwarding_RestoredWithDependentSettings(t *testing.T) {
 	sys := t.TempDir()
 	values := map[string]string{
 		ipForward: "0", "net/ipv4/conf/all/forwarding": "0", "net/ipv4/conf/eth0/forwarding": "0",

@@ -30,7 +30,7 @@ func TestAProcessIsEnded(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotGetReadyInTimeSaysWhy(t *testing.T) {
+func TestUnreadyProcess_ReportsReason(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := Await(ctx, nil, func(context.Context) error { return errors.New("not ready") }); err == nil ||

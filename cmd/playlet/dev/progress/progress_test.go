@@ -16,7 +16,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestStepsAreLinesWhereNoLineCanBeReplaced(t *testing.T) {
+func TestSteps_AreLinesWithoutTerminal(t *testing.T) {
 	var out strings.Builder
 	p := New(&out)
 	p.Line("%d words", 2)
