@@ -139,7 +139,7 @@ func TestTroublesOfTheClusterNameTheirCause(t *testing.T) {
 	makes("cpu", "containers: [{name: c, image: HELLO, resources: {requests: {cpu: 4000}}}]", "the node does not have enough CPU left for the pod (in millicores, ")
 	makes("label", "nodeSelector: {disk: ssd}\n"+sleeps, "the pod's nodeSelector wants the label disk=ssd, which this node has not")
 	makes("windows", "os: {name: windows}\n"+sleeps, "spec.os.name is windows, and this node's is linux")
-	makes("claim", strings.Replace(sleeps, "args: [sleep]", "args: [sleep], volumeMounts: [{name: v, mountPath: /v}]", 1)+"\nvolumes: [{name: v, iscsi: {targetPortal: s, iqn: eui.02004567A425678D, lun: 0}}]",
+	makes("claim", strings.Replace(sleeps, "args: [sleep]", "args: [sleep], volumeMounts: [{name: v, mountPath: /v}]", 1)+"\nvolumes: [{name: v, fc: {targetWWNs: [50060e801049cfd1], lun: 0}}]",
 		"the pod waits, since it sets what Playlet does not support yet: ")
 	p.AnswerWhere(func(r *http.Request) int {
 		if strings.Contains(r.URL.Path, "/secrets") {

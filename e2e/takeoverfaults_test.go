@@ -30,7 +30,7 @@ var (
 		"type":   func(m string) string { return strings.Replace(m, "metadata: {", "metadata: 5 # {", 1) },
 		"value":  func(m string) string { return m + "  restartPolicy: Sometimes\n" },
 		"field": func(m string) string {
-			return m + "  volumes: [{name: data, iscsi: {targetPortal: x, iqn: eui.02004567A425678D, lun: 0}}]\n"
+			return m + "  volumes: [{name: data, fc: {targetWWNs: [50060e801049cfd1], lun: 0}}]\n"
 		},
 		"empty": func(string) string { return "" },
 	}

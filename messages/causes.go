@@ -120,6 +120,15 @@ const (
 	CauseLocksAbsent        CauseCode = "LocksAbsent"      // the daemon for locks does not run on the node
 )
 
+// Failures of logins to iSCSI targets. Name: the target and its portal.
+const (
+	CauseTargetRefused     CauseCode = "TargetRefused"     // the target refuses the login
+	CauseTargetCredentials CauseCode = "TargetCredentials" // the target refuses the name or the password
+	CauseISCSIInterface    CauseCode = "ISCSIInterface"    // open-iscsi or the kernel lacks the interface or its transport
+	CauseISCSIDaemon       CauseCode = "ISCSIDaemon"       // iscsid does not run on the node
+	CauseLUNAbsent         CauseCode = "LUNAbsent"         // the target does not have the logical unit for this initiator
+)
+
 // Failures of ResourceClaims (KEP-4381).
 const (
 	// CauseClaimUnready: Kind, Name: a claim that the pod cannot use, or not yet.

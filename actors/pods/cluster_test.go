@@ -232,7 +232,7 @@ func TestAPodThatIsNotSupportedIsHeld(t *testing.T) {
 	odd := func(name, uid string) *v1.Pod {
 		p := pod(name, uid)
 		p.Spec.RuntimeClassName, p.Spec.Overhead = new("kata"), v1.ResourceList{"cpu": {}}
-		p.Spec.Volumes = []v1.Volume{{Name: "d", VolumeSource: v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{}}}}
+		p.Spec.Volumes = []v1.Volume{{Name: "d", VolumeSource: v1.VolumeSource{FC: &v1.FCVolumeSource{}}}}
 		return p
 	}
 	waits, runs := odd("waits", "waits"), odd("found-running", "running")
@@ -246,7 +246,7 @@ func TestAPodThatIsNotSupportedIsHeld(t *testing.T) {
 	events = append(events, sent[messages.RecordEvent](k)...)
 	if len(events) != 1 || events[0].Object.Name != "waits" || events[0].Type != v1.EventTypeWarning ||
 		events[0].Reason != messages.ReasonUnsupported ||
-		!strings.Contains(events[0].Message, "spec.volumes[0].iscsi") {
+		!strings.Contains(events[0].Message, "spec.volumes[0].fc") {
 		t.Errorf("events: %+v", events)
 	}
 	wants(k, messages.APIServer, waits, runs)
@@ -254,7 +254,7 @@ func TestAPodThatIsNotSupportedIsHeld(t *testing.T) {
 		t.Fatalf("spawned %v, told %+v", k.Spawned, said)
 	}
 	if s := said[0].Status; s.Phase != v1.PodPending || s.Reason != messages.ReasonUnsupported ||
-		!strings.Contains(s.Message, "spec.volumes[0].iscsi") {
+		!strings.Contains(s.Message, "spec.volumes[0].fc") {
 		t.Errorf("told %+v", s)
 	}
 	k.Advance(publishEvery)

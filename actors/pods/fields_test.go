@@ -13,7 +13,7 @@ import (
 func TestUnsupportedFieldsAreFoundOnce(t *testing.T) {
 	pod := &v1.Pod{}
 	pod.UID = types.UID("u")
-	pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{}}}}
+	pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{FC: &v1.FCVolumeSource{}}}}
 	e := &entry{wanted: &desiredPod{pod: pod, source: messages.APIServer}}
 	first := e.unsupported()
 	if first == nil || e.unsupported() != first {

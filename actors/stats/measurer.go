@@ -37,7 +37,8 @@ func (m *measurer) undisturbed(err error) error {
 
 // asked are the kinds of volumes that are not walked, since their drivers or file systems report the usage: they may have any
 // size, and may be on a hanging server.
-var asked = []string{"kubernetes.io~csi", "kubernetes.io~local-volume", "kubernetes.io~nfs"}
+var asked = []string{"kubernetes.io~csi", "kubernetes.io~local-volume", "kubernetes.io~nfs",
+	"kubernetes.io~iscsi"}
 
 // measure walks the pod's files. With an error the figures are lower bounds.
 func (m *measurer) measure(ctx context.Context) podUsage {

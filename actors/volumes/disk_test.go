@@ -122,7 +122,7 @@ func TestMountRefusesForGood(t *testing.T) {
 	medium, pages, badName := volumestest.EmptyDirVolume("v"), volumestest.EmptyDirVolume("v"), volumestest.EmptyDirVolume("..")
 	medium.EmptyDir.Medium = "Paper"
 	pages.EmptyDir.Medium = "HugePages-2Mi"
-	iscsi := v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{}}}
+	fc := v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{FC: &v1.FCVolumeSource{}}}
 	for _, c := range []struct {
 		uid   string
 		pod   *v1.Pod
@@ -130,7 +130,7 @@ func TestMountRefusesForGood(t *testing.T) {
 	}{
 		{"u", volumestest.PodWith("u", medium), "medium"},
 		{"u", volumestest.PodWith("u", pages), "HugePages-2Mi"},
-		{"u", volumestest.PodWith("u", iscsi), "iscsi"},
+		{"u", volumestest.PodWith("u", fc), "fc"},
 		{"u", volumestest.PodWith("u", badName), ".."},
 		{"../u", volumestest.PodWith("../u"), "UID"},
 		{"", volumestest.PodWith(""), "UID"},

@@ -32,6 +32,9 @@
 // Until it has ended, its operation is in progress, so that no retry begins. A lost message costs a retry: the mount is found on
 // the disk. A server that hangs delays only the end of its own pod, also after a restart: served.go finds the pods with mounts.
 //
+// iSCSI volumes (persistent/iscsi.go) are mounted once for all pods, like file systems on local devices. iscsiadm ends with its
+// deadline of 150 s for each portal. A pod that ends while a login is in progress ends after it.
+//
 // Mounts that request a token have separate lanes, so that an API server that does not answer does not block other pods'
 // volumes.
 package volumes

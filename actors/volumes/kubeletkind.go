@@ -18,7 +18,7 @@ func (d disk) pluginOf(f kinds.FoundVolume) kinds.Plugin {
 	return kubeletKind{name: f.Plugin}
 }
 
-// kubeletKind is a kind of volume that only a kubelet mounts, e.g. iSCSI.
+// kubeletKind is a kind of volume that only a kubelet mounts, e.g. Fibre Channel.
 type kubeletKind struct {
 	kinds.BareKind
 	name string // escaped, as in folder names

@@ -26,8 +26,7 @@ type missingPhrase struct {
 }
 
 var missings = []missingPhrase{
-	{area: "volumes", phrase: "iscsi and fc",
-		fields: []string{"volumes[].iscsi", "volumes[].fc"}},
+	{area: "volumes", phrase: "fc", fields: []string{"volumes[].fc"}},
 	{area: "volumes", phrase: "SELinux mount options", gates: []string{"SELinuxMount"}},
 	{area: "volumes", phrase: "certificates of pods", onlyDetail: true,
 		fields: []string{"volumes[].projected.sources[].podCertificate"}},

@@ -130,13 +130,21 @@ var ofVolumes = map[messages.CauseCode]string{
 	messages.CauseMounting:           "check what the mount depends on: a server, a disk",
 	messages.CauseMountProgramAbsent: "install the package {detail} on the node; the mount is retried automatically",
 	messages.CauseServerUnresolved:   "correct the volume's server, or the node's DNS",
-	messages.CauseServerUnreachable: "check that the server runs and that this node reaches it (nfs 4: TCP port 2049); the " +
-		"mount is retried automatically",
+	messages.CauseServerUnreachable: "check that the server runs and that this node reaches it (nfs 4: TCP port 2049, iscsi: " +
+		"3260); the mount is retried automatically",
 	messages.CauseExportAbsent: "export the path on the server (see showmount -e there), or correct the volume's path",
 	messages.CauseExportDenied: "allow this node's address in the server's exports, or correct the volume's path",
 	messages.CauseMountOptions: "correct mountOptions of the PersistentVolume, or enable the version on the server",
 	messages.CauseFileSystemAbsent: "use a kernel with the module nfs, or install its package of modules; see modprobe nfs on " +
 		"the node",
+	messages.CauseTargetRefused: "correct the volume's iqn, or permit this node's initiator on the target: see " +
+		"/etc/iscsi/initiatorname.iscsi",
+	messages.CauseTargetCredentials: "correct the Secret's node.session.auth.username and node.session.auth.password, or the " +
+		"target's",
+	messages.CauseISCSIInterface: "correct the volume's iscsiInterface (see iscsiadm -m iface), or load its transport's " +
+		"module: modprobe iscsi_tcp",
+	messages.CauseISCSIDaemon: "start iscsid on the node; the login is retried automatically",
+	messages.CauseLUNAbsent:   "map the logical unit to this node's initiator on the target, or correct the volume's lun",
 	messages.CauseLocksAbsent: "start rpc-statd on the node, or use nfs version 4, or the mount option nolock",
 }
 

@@ -83,8 +83,8 @@ func TestLoadReports(t *testing.T) {
 			"/m/web.yaml:6: spec.volumes[0].secret: Forbidden: a static pod cannot refer to secrets: there is no API server " +
 				"to ask, and no folder of them (--object-dir) [default/web-node-1]"}},
 		{"what is not honoured yet", head +
-			"  volumes: [{name: a, iscsi: {targetPortal: x, iqn: q, lun: 0}}]\n  securityContext: {seLinuxChangePolicy: Other}\n", []string{
-			"/m/web.yaml:6: spec.volumes[0].iscsi: Forbidden: not supported yet by Playlet [default/web-node-1]",
+			"  volumes: [{name: a, fc: {lun: 0}}]\n  securityContext: {seLinuxChangePolicy: Other}\n", []string{
+			"/m/web.yaml:6: spec.volumes[0].fc: Forbidden: not supported yet by Playlet [default/web-node-1]",
 			"/m/web.yaml:7: spec.securityContext.seLinuxChangePolicy: Forbidden: not supported yet by Playlet, except Recursive, MountOption [default/web-node-1]"}},
 		{"a user namespace of its own", head + "  hostUsers: false\n  hostPID: true\n", []string{
 			"/m/web.yaml:7: spec.hostPID: Forbidden: hostUsers is false [default/web-node-1]"}},

@@ -145,7 +145,9 @@ var fields = []rule{
 	{ignorable, "volumes[].ephemeral.volumeClaimTemplate", nil}, // a controller creates the claim from it
 	{honoured, "volumes[].csi.{driver,readOnly,fsType,volumeAttributes,nodePublishSecretRef.name}", nil},
 	{honoured, "volumes[].nfs.{server,path,readOnly}", nil},
-	{refused, "volumes[].{iscsi,fc}", nil},
+	{honoured, "volumes[].iscsi.{targetPortal,portals[],iqn,lun,iscsiInterface,initiatorName,fsType,readOnly}", nil},
+	{honoured, "volumes[].iscsi.{chapAuthDiscovery,chapAuthSession,secretRef.name}", nil},
+	{refused, "volumes[].fc", nil},
 	{honoured, "volumes[].{awsElasticBlockStore,cinder,portworxVolume}.{volumeID,fsType,readOnly}", nil}, // by CSI drivers
 	{honoured, "volumes[].{awsElasticBlockStore.partition,cinder.secretRef.name}", nil},
 	{honoured, "volumes[].gcePersistentDisk.{pdName,fsType,partition,readOnly}", nil},

@@ -50,7 +50,7 @@ var limits = map[string]string{
 		actors/volumes/csi.maxTopology actors/eviction.maxUnmeasured actors/internal/explain.maxEvent actors/internal/explain.maxWords
 		actors/internal/metrics.maxPulls actors/shutdown:chan actors/stats.maxCarried actors/stats.walkFew actors/stats.walkLinks
 		actors/stats.walkPending actors/stats.walkPlaces actors/volumes.maxHeldError actors/volumes.volumesAtATime actors/volumes:chan
-		actors/volumes/nfs.maxOutput`,
+		actors/internal/linux/program.maxOutput actors/volumes/iscsi.maxLUN`,
 	"plugins of the node, which are root's; each ends by its deadline": `
 		actors/internal/devices.maxResources actors/internal/pluginwatch.maxAsked`,
 	"a cache: an entry that is gone is read or made once more": `
@@ -81,7 +81,7 @@ var limits = map[string]string{
 		actors/internal/apiclient.maxAnswer actors/internal/apiclient.maxText actors/volumes/satoken.maxSeconds actors/volumes/persistent.mostPeriod
 		actors/internal/plugin.maxHeaders actors/internal/plugin.maxText actors/internal/pluginwatch.maxName
 		actors/stats/cgroupstats.mostInterfaces actors/volumes/csi.maxNodeID
-		actors/volumes/csi.maxRecord actors/volumes/kinds.spareRoom
+		actors/volumes/csi.maxRecord actors/volumes/iscsi.maxRecord actors/volumes/kinds.spareRoom
 		cni.maxConfig cni.maxLease cni.maxRecord cni.most config.most config/configfile.maxFileSize config/configfile.maxMisfits
 		cri.maxMessageSize cri.maxSocketPath cri/crilog.maxLine cri/crilog.maxOpen cri/crilog.maxTries
 		cri/facts.maxLogBytes cri/facts.maxLogLines cri/facts.maxMessageBytes cri/remains.maxCommandLine

@@ -25,6 +25,7 @@ const (
 	csiPlugin   = "kubernetes.io~csi"
 	localPlugin = "kubernetes.io~local-volume"
 	nfsPlugin   = "kubernetes.io~nfs"
+	iscsiPlugin = "kubernetes.io~iscsi"
 	devices     = csi.DevicesFolder
 )
 
@@ -160,7 +161,7 @@ func (f *finder) volume(uid, plugin, folder string) {
 		is, data := f.look(folder)
 		if data {
 			f.hold(messages.HeldData, uid, plugin, folder)
-		} else if is && plugin != localPlugin && plugin != nfsPlugin {
+		} else if is && plugin != localPlugin && plugin != nfsPlugin && plugin != iscsiPlugin {
 			f.hold(messages.HeldPlugin, uid, plugin, folder)
 		}
 	}
@@ -237,8 +238,9 @@ func (f *finder) plugins() {
 	for _, m := range mounts {
 		below := strings.TrimPrefix(m.Mountpoint, path+"/")
 		plugin, inside, _ := strings.Cut(below, "/")
-		// The file systems of local volumes are unmounted by the next sweep after their last pod.
-		unused := !f.standalone && "kubernetes.io~"+plugin == localPlugin && strings.HasPrefix(inside, "mounts/")
+		// The file systems of local and iSCSI volumes are unmounted by the next sweep after their last pod.
+		unused := !f.standalone && ("kubernetes.io~"+plugin == localPlugin && strings.HasPrefix(inside, "mounts/") ||
+			"kubernetes.io~"+plugin == iscsiPlugin && strings.HasPrefix(inside, "iface-"))
 		if below != m.Mountpoint && plugin != "csi" && !unused && !strings.HasPrefix(inside, devices+"/") {
 			f.hold(messages.HeldPlugin, "", "kubernetes.io~"+plugin, filepath.Join(pluginsFolder, below))
 		}

@@ -54,7 +54,8 @@ func TestFind(t *testing.T) {
 	file("plugins/kubernetes.io/csi/volumeDevices/recorded/data/vol_data.json")
 	file("plugins/kubernetes.io/csi/volumeDevices/publish/block/b")
 	file("plugins/kubernetes.io/iscsi/volumeDevices/target/b")
-	mount("plugins/kubernetes.io/iscsi/iface-default/target")
+	mount("plugins/kubernetes.io/fc/target")
+	mount("plugins/kubernetes.io/iscsi/iface-default/target") // the agent logs out
 	file("pods/c/volumes/kubernetes.io~cephfs")
 	mount("pods/c/volume-subpaths/v/c/0")
 	file("pods/c/volume-subpaths/v/c/1/data")
@@ -85,7 +86,7 @@ func TestFind(t *testing.T) {
 	want := []messages.HeldFolder{
 		held(messages.HeldData, "", "csi", "plugins/kubernetes.io/csi/d/plain/globalmount"),
 		held(messages.HeldDevice, "", "csi", "plugins/kubernetes.io/csi/volumeDevices/block"),
-		held(messages.HeldPlugin, "", "iscsi", "plugins/kubernetes.io/iscsi/iface-default/target"),
+		held(messages.HeldPlugin, "", "fc", "plugins/kubernetes.io/fc/target"),
 		held(messages.HeldDevice, "", "iscsi", "plugins/kubernetes.io/iscsi/volumeDevices/target"),
 		held(messages.HeldDevice, "b", "csi", "pods/b/volumeDevices/kubernetes.io~csi/block"),
 		held(messages.HeldMount, "a", "csi", "pods/a/volumes/kubernetes.io~csi/lost/mount"),
@@ -131,8 +132,8 @@ func TestFind(t *testing.T) {
 			t.Errorf("on a standalone node %s is not found", path)
 		}
 	}
-	if err != nil || len(alone) != len(want)+3 {
-		t.Errorf("on a standalone node found %d, %v, want %d", len(alone), err, len(want)+3)
+	if err != nil || len(alone) != len(want)+4 { // also the iSCSI volume
+		t.Errorf("on a standalone node found %d, %v, want %d", len(alone), err, len(want)+4)
 	}
 	if got, err := Find(filepath.Join(root, "nowhere"), false); err != nil || got != nil {
 		t.Errorf("without a root folder found %v, %v", got, err)

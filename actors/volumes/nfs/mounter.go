@@ -7,22 +7,19 @@
 package nfs
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/moby/sys/mountinfo"
 
+	"github.com/playlet-dev/playlet/actors/internal/linux/program"
 	"github.com/playlet-dev/playlet/cri/stall"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -44,19 +41,15 @@ type run struct {
 }
 
 // mount(8) looks in these folders, too, if they are not in PATH.
-var programs = []string{program, "/sbin/" + program, "/usr/sbin/" + program}
+var programs = []string{helper, "/sbin/" + helper, "/usr/sbin/" + helper}
 
 const (
-	program = "mount.nfs"
+	helper = "mount.nfs"
 	// packages are the packages with the program, of Debian and of Fedora.
 	packages = "nfs-common or nfs-utils"
 	// deadline is longer than the two minutes for which mount.nfs retries by default, and than one attempt of the kernel
 	// (three minutes), so that its own error is reported.
 	deadline = 5 * time.Minute
-	// outputDelay is the wait for the output after the end of the program: daemons that it started may keep it open.
-	outputDelay = 5 * time.Second
-	// maxOutput limits the recorded output, in bytes.
-	maxOutput = 4096
 )
 
 // errStopped is the cause of a stopped program.
@@ -71,8 +64,8 @@ func find(names ...string) (string, error) {
 			return filepath.Abs(path)
 		}
 	}
-	return "", messages.Cause{Code: messages.CauseMountProgramAbsent, Name: program, Detail: packages}.Errorf(
-		"nfs needs the program %s of the package %s, which is not installed on this node", program, packages)
+	return "", messages.Cause{Code: messages.CauseMountProgramAbsent, Name: helper, Detail: packages}.Errorf(
+		"nfs needs the program %s of the package %s, which is not installed on this node", helper, packages)
 }
 
 // Mount mounts the source on a folder. It returns when the program has ended. An error does not mean that nothing is mounted.
@@ -95,7 +88,7 @@ func (m *Mounter) Mount(ctx context.Context, pod string, s Source, target string
 	defer stop(nil)
 	defer m.enter(&run{pod, stop})()
 	stall.Progress(ctx, Wait{s.Export()})
-	output, err := execute(ctx, path, args...)
+	output, err := program.Run(ctx, path, args...)
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return nil
@@ -135,34 +128,6 @@ func (m *Mounter) Stop(pod string) {
 			r.stop(errStopped)
 		}
 	}
-}
-
-// execute runs a program to its end, and kills its process group when ctx ends or the agent dies.
-func execute(ctx context.Context, path string, args ...string) (output string, err error) {
-	// The kernel kills the program when the thread ends that started it.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var out tail
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", &out, &out
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH") + ":/usr/sbin:/sbin:/usr/bin:/bin", "LC_ALL=C"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = outputDelay
-	if err = cmd.Run(); errors.Is(err, exec.ErrWaitDelay) {
-		err = nil // it ended with success
-	}
-	return out.String(), err
-}
-
-// tail is the end of a program's output. os/exec writes both streams from one goroutine.
-type tail struct{ bytes.Buffer }
-
-// Write implements io.Writer.
-func (t *tail) Write(p []byte) (int, error) {
-	t.Buffer.Write(p)
-	t.Next(max(0, t.Len()-maxOutput))
-	return len(p), nil
 }
 
 // Recognise returns an error if the topmost mount on a folder is not of the source. A mount of another server's name or folder

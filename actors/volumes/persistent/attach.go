@@ -28,30 +28,11 @@ func attachmentName(handle, driver, node string) string {
 // detached from then on, and as attached. Both are the kubelet's conditions. A node may read VolumeAttachments but not watch
 // them, so the attachment is read once the Node shows it.
 func (j *job) attachment(ctx context.Context) (map[string]string, error) {
-	unique, s := uniqueName(j.record), j.Storage
-	j.change(j.p.Pod.UID, j.name, func(h *podVolume) {
-		if h.wants = unique; h.waits.IsZero() {
-			h.waits = time.Now()
-		}
-	})
-	h, _ := j.lookUp(j.p.Pod.UID, j.name)
-	late := h.waits.Add(normalWait)
-	w := kinds.WaitError{Normal: time.Now().Before(late)}
-	if w.Normal {
-		j.p.RenewAt(late)
-	}
+	unique, s, driver := uniqueName(j.record), j.Storage, j.record.Driver
 	attaching := messages.Cause{Code: messages.CauseNotAttached, Name: j.record.Volume}
-	unattached := attaching.Errorf("volume %s of CSI driver %s is not attached to this node yet",
-		j.record.Volume, j.record.Driver)
-	driver := j.record.Driver
+	unattached := attaching.Errorf("volume %s of CSI driver %s is not attached to this node yet", j.record.Volume, driver)
 	needless := func() bool { spec, known := s.objects.spec(driver); return known && !attaches(spec) }
-	switch node := j.node.Load(); {
-	case !inUseOn(node, unique):
-		w.Err = attaching.Errorf("the volume is not among volumesInUse of the Node yet")
-		w.Over = func() bool { return inUseOn(s.node.Load(), unique) || needless() }
-	case !attachedTo(node, unique):
-		w.Err, w.Over = unattached, func() bool { return attachedTo(s.node.Load(), unique) || needless() }
-	}
+	w := s.onNode(j.p, j.name, unique, attaching, unattached, needless)
 	if w.Err != nil && w.Normal {
 		return nil, w
 	}
@@ -82,6 +63,31 @@ func (j *job) attachment(ctx context.Context) (map[string]string, error) {
 	}
 	j.change(j.p.Pod.UID, j.name, func(h *podVolume) { h.waits = time.Time{} })
 	return a.Status.AttachmentMetadata, nil
+}
+
+// onNode returns the wait of a pod's volume for the Node, which has to list its unique name as in use and as attached. Its error
+// is nil if the Node does, and unattached if it is not attached. needless reports, without I/O, whether attaching is not needed.
+func (s *Storage) onNode(
+	p kinds.Folder, volume, unique string, attaching messages.Cause, unattached error, needless func() bool,
+) (w kinds.WaitError) {
+	s.change(p.Pod.UID, volume, func(h *podVolume) {
+		if h.wants = unique; h.waits.IsZero() {
+			h.waits = time.Now()
+		}
+	})
+	h, _ := s.lookUp(p.Pod.UID, volume)
+	late := h.waits.Add(normalWait)
+	if w.Normal = time.Now().Before(late); w.Normal {
+		p.RenewAt(late)
+	}
+	switch node := s.node.Load(); {
+	case !inUseOn(node, unique):
+		w.Err = attaching.Errorf("the volume is not among volumesInUse of the Node yet")
+		w.Over = func() bool { return inUseOn(s.node.Load(), unique) || needless() }
+	case !attachedTo(node, unique):
+		w.Err, w.Over = unattached, func() bool { return attachedTo(s.node.Load(), unique) || needless() }
+	}
+	return w
 }
 
 // exhausted reports whether an attachment failed because the node has no place for another volume of the driver. The limit that

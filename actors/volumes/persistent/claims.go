@@ -17,6 +17,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/iscsi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -69,14 +70,16 @@ func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) 
 		return s.bindLocal(ctx, p, v.Name, pv, readOnly)
 	case pv.Spec.NFS != nil && !isBlock(pv):
 		return s.mountNFS(ctx, p, v.Name, pv, readOnly)
+	case pv.Spec.ISCSI != nil && !isBlock(pv):
+		return s.mountISCSI(ctx, p, v.Name, iscsi.OfVolume(pv, readOnly))
 	case pv.Spec.HostPath != nil:
 		s.change(p.Pod.UID, v.Name, func(h *podVolume) { h.folder = "" })
 		host := v1.VolumeSource{HostPath: pv.Spec.HostPath}
 		p.SetPlugin(kinds.HostPath{}.Name(), false)
 		return kinds.HostPath{}.Mount(ctx, p, &v1.Volume{Name: v.Name, VolumeSource: host})
 	}
-	return "", kinds.Permanent(
-		"PersistentVolume %s is of a kind that is not supported: csi, what became csi, nfs, local and hostPath are", pv.Name)
+	return "", kinds.Permanent("PersistentVolume %s is of a kind that is not supported: "+
+		"csi, what became csi, nfs, iscsi, local and hostPath are", pv.Name)
 }
 
 // mountsReadOnly reports whether the one mount of a claim in the pod is read-only: all volumes with the claim are. Containers

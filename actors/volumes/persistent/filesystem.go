@@ -69,15 +69,26 @@ func (s *Storage) mountFileSystem(
 			return err
 		}
 		defer root.Close() //nolint:errcheck // nothing is written through it
-		return s.mountDevice(ctx, owner, root, pv, readOnly)
+		return s.mountDevice(ctx, owner, root, fileSystem{folder: pv.Name, volume: pv.Name, device: pv.Spec.Local.Path,
+			kind: ptr.Deref(pv.Spec.Local.FSType, ""), options: pv.Spec.MountOptions, readOnly: readOnly})
 	})
 	return at, err
 }
 
-func (s *Storage) mountDevice(
-	ctx context.Context, owner safepath.Owner, root *safepath.Root, pv *v1.PersistentVolume, readOnly bool,
-) error {
-	path, at := pv.Spec.Local.Path, filepath.Join(root.Path(), pv.Name)
+// fileSystem is a file system to mount from a device.
+type fileSystem struct {
+	folder  string // the place, below a root
+	volume  string // its name for messages
+	device  string // its path
+	kind    string // empty: ext4
+	options []string
+	// readOnly is set for a pod that only reads: the device is neither formatted nor checked.
+	readOnly bool
+	record   string // the name of a file in the folder that is no data; empty: none
+}
+
+func (s *Storage) mountDevice(ctx context.Context, owner safepath.Owner, root *safepath.Root, f fileSystem) error {
+	path, at := f.device, filepath.Join(root.Path(), f.folder)
 	device, err := blockmap.At(path)
 	if err != nil {
 		return err
@@ -92,14 +103,14 @@ func (s *Storage) mountDevice(
 		}
 		return nil
 	}
-	if err := root.MkdirAll(pv.Name, kinds.FolderMode); err != nil {
+	if err := root.MkdirAll(f.folder, kinds.FolderMode); err != nil {
 		return err
 	}
-	names, err := root.Names(pv.Name)
+	names, err := root.Names(f.folder)
 	if err != nil {
 		return err
 	}
-	if len(names) > 0 {
+	if slices.ContainsFunc(names, func(name string) bool { return name != f.record }) {
 		return fmt.Errorf("%s has data, and no device is mounted there: move the data away", at)
 	}
 	users, err := device.Users(ctx, owner)
@@ -107,18 +118,18 @@ func (s *Storage) mountDevice(
 		return err
 	}
 	disk := mount.NewSafeFormatAndMount(mount.NewWithoutSystemd(""), utilexec.New())
-	kind, options := cmp.Or(ptr.Deref(pv.Spec.Local.FSType, ""), "ext4"), pv.Spec.MountOptions
+	kind, options := cmp.Or(f.kind, "ext4"), f.options
 	format, err := disk.GetDiskFormat(path)
 	switch {
 	case err != nil:
 		return fmt.Errorf("device %s: its file system cannot be read: %w", path, err)
-	case format == "" && readOnly:
+	case format == "" && f.readOnly:
 		return fmt.Errorf("device %s has no file system, and is not formatted for a pod that mounts it read-only", path)
 	case format == "":
 		if err := mayFormat(path, kind, users); err != nil {
 			return err
 		}
-		s.Log.Info("formatting an empty device of a local volume", "volume", pv.Name, "device", path, "as", kind)
+		s.Log.Info("formatting an empty device", "volume", f.volume, "device", path, "as", kind)
 		return disk.FormatAndMount(path, at, kind, options)
 	case strings.Contains(format, " "): // no file system
 		return fmt.Errorf("device %s has %s: it is not formatted", path, format)
@@ -231,11 +242,16 @@ func (s *Storage) unusedFileSystems() (keys []string, err error) {
 
 // isBound reports whether the file system of a local volume is mounted anywhere else, such as in the folder of a pod.
 func (s *Storage) isBound(name string) (bool, error) {
-	own, err := mountsAt(filepath.Join(s.fileSystemsFolder(), name))
+	return isMountedOutside(filepath.Join(s.fileSystemsFolder(), name), filepath.Join("plugins", localName, "mounts"))
+}
+
+// isMountedOutside reports whether the file system on a path is mounted anywhere except in the place below the root directory,
+// which has the file systems of other volumes as well: they may be of the same device.
+func isMountedOutside(path, place string) (bool, error) {
+	own, err := mountsAt(path)
 	if err != nil || len(own) == 0 {
-		return false, err
+		return false, kinds.IgnoreAbsent(err)
 	}
-	place := filepath.Join("plugins", localName, "mounts") // also those of other PersistentVolumes of the device
 	others, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
 		is := !isAt(m, place) && slices.ContainsFunc(own, func(o *mountinfo.Info) bool {
 			return m.Major == o.Major && m.Minor == o.Minor
@@ -255,20 +271,29 @@ func (s *Storage) unmountFileSystem(ctx context.Context, name string) error {
 		return kinds.IgnoreAbsent(err)
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
+	is, err := s.unmountUnused(ctx, root, name, name, func() (bool, error) { return s.isBound(name) })
+	if err != nil || !is {
+		return err
+	}
+	return root.RemoveEmpty(name)
+}
+
+// unmountUnused unmounts a file system if no pod has it or is about to bind it (see hold), and reports whether nothing is mounted
+// on the folder any more.
+func (s *Storage) unmountUnused(
+	ctx context.Context, root *safepath.Root, folder, held string, isBound func() (bool, error),
+) (is bool, err error) {
 	for {
-		if used, err := s.isBound(name); err != nil || used || s.isHeld(name) {
-			return err
+		if used, err := isBound(); err != nil || used || s.isHeld(held) {
+			return false, err
 		}
-		is, err := root.IsMountPoint(name)
-		if err != nil {
-			return kinds.IgnoreAbsent(err)
+		is, err := root.IsMountPoint(folder)
+		if err != nil || !is {
+			return err == nil, kinds.IgnoreAbsent(err)
 		}
-		if !is {
-			return root.RemoveEmpty(name)
+		if err := root.UnmountApart(ctx, folder, false); err != nil {
+			return false, err
 		}
-		if err := root.UnmountApart(ctx, name, false); err != nil {
-			return err
-		}
-		s.Log.Info("unmounted the file system of a local volume", "volume", name)
+		s.Log.Info("unmounted the file system of a volume", "folder", filepath.Join(root.Path(), folder))
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/iscsi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/actors/volumes/leftover"
 	"github.com/playlet-dev/playlet/messages"
@@ -41,7 +42,8 @@ func (s *Storage) InUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 	maps.Copy(staged, published)
 	devicesErr := addDevices(s.RootDir, staged, pods)
 	kept, keptErr := s.keptKinds(pods)
-	if err = errors.Join(err, stagedErr, lostErr, devicesErr, keptErr); err != nil && s.node.Load() == nil {
+	units, unitsErr := iscsi.Records(s.RootDir)
+	if err = errors.Join(err, stagedErr, lostErr, devicesErr, keptErr, unitsErr); err != nil && s.node.Load() == nil {
 		return nil, err
 	}
 	for _, r := range staged {
@@ -59,6 +61,7 @@ func (s *Storage) InUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 			}
 		}
 	}
+	addUnits(names, units, s.node.Load())
 	if node := s.node.Load(); node != nil {
 		for _, n := range node.Status.VolumesInUse {
 			name := string(n)

@@ -16,13 +16,13 @@ import (
 // A block device of a kind that only a kubelet has stays in use, is reported, and keeps its pod.
 func TestABlockDeviceOfAKubeletIsHeld(t *testing.T) {
 	n := storageNode(t)
-	device := n.Pod("a", "volumeDevices/kubernetes.io~iscsi/pv-b")
+	device := n.Pod("a", "volumeDevices/kubernetes.io~fc/pv-b")
 	must(t, os.MkdirAll(filepath.Dir(device), 0o750))
 	must(t, os.Symlink("/dev/null", device))
 	n.storage.Observe(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{
-		"kubernetes.io/csi/other^h", "kubernetes.io/iscsi/target",
+		"kubernetes.io/csi/other^h", "kubernetes.io/fc/target",
 	}}})
-	wantInUse(t, n, "kubernetes.io/iscsi/target")
+	wantInUse(t, n, "kubernetes.io/fc/target")
 	left := n.Unmounted("a")
 	if !left.Published || !strings.Contains(left.Left, device+" is a block device that a kubelet mapped") {
 		t.Errorf("got %+v, want that %s is a kubelet's", left, device)
@@ -36,13 +36,13 @@ func TestABlockDeviceOfAKubeletIsHeld(t *testing.T) {
 func TestVolumesOfAKubeletsPluginsStayInUse(t *testing.T) {
 	n := storageNode(t)
 	n.storage.Observe(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{
-		"kubernetes.io/csi/other^h", "kubernetes.io/iscsi/target",
+		"kubernetes.io/csi/other^h", "kubernetes.io/fc/target",
 	}}})
-	volume := n.Pod("a", "volumes/kubernetes.io~iscsi/pv")
+	volume := n.Pod("a", "volumes/kubernetes.io~fc/pv")
 	must(t, os.MkdirAll(volume, 0o750))
 	volumestest.MountFolder(t, volume)
-	if use, err := n.storage.InUse(t.Context()); err != nil || len(use) != 1 || use[0] != "kubernetes.io/iscsi/target" {
-		t.Errorf("in use is %v, %v, want the one of iscsi", use, err)
+	if use, err := n.storage.InUse(t.Context()); err != nil || len(use) != 1 || use[0] != "kubernetes.io/fc/target" {
+		t.Errorf("in use is %v, %v, want the one of fc", use, err)
 	}
 	must(t, unix.Unmount(volume, 0))
 	if use, err := n.storage.InUse(t.Context()); err != nil || len(use) > 0 {

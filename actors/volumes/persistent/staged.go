@@ -14,6 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/iscsi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -64,6 +65,9 @@ func (s *Storage) stagedFolder(key string) string {
 	if name, is := strings.CutPrefix(key, fileSystems); is {
 		return filepath.Join(s.fileSystemsFolder(), name)
 	}
+	if folder, is := strings.CutPrefix(key, iscsiPrefix); is {
+		return filepath.Join(iscsi.Top(s.RootDir), folder)
+	}
 	if name, is := strings.CutPrefix(key, localName+"/"); is { // of a pod's device
 		return filepath.Join(s.RootDir, "plugins", localName, csi.DevicesFolder, name)
 	}
@@ -97,7 +101,8 @@ func (d stagedDriver) Inventory(context.Context) (out []string, err error) {
 	out, err = d.begun()
 	devices, devicesErr := d.unusedDevices()
 	mounts, mountsErr := d.unusedFileSystems()
-	out, err = slices.Concat(out, devices, mounts), errors.Join(err, devicesErr, mountsErr)
+	units, unitsErr := d.unusedISCSI()
+	out, err = slices.Concat(out, devices, mounts, units), errors.Join(err, devicesErr, mountsErr, unitsErr)
 	staged, _, stagedErr := d.staged()
 	if err = errors.Join(err, stagedErr); len(staged) == 0 {
 		return out, err // an unreadable record stays, and is reported by InUse
@@ -171,6 +176,9 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 	}
 	if name, is := strings.CutPrefix(key, fileSystems); is {
 		return d.unmountFileSystem(ctx, name)
+	}
+	if folder, is := strings.CutPrefix(key, iscsiPrefix); is {
+		return d.removeUnit(ctx, folder)
 	}
 	root, err := safepath.OpenRoot(d.csiFolder())
 	if err != nil {

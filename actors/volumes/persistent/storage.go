@@ -13,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/iscsi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
@@ -35,7 +36,7 @@ type Storage struct {
 	freed      bool                            // a pod's volume was unmounted, and may have to be unstaged
 	releases   int                             // number of volumes of pods unmounted so far
 	placing    map[string]chan struct{}        // mounts in progress by UID and PersistentVolume; closed at their end
-	binding    map[string]int                  // file systems of local volumes that pods bind at the moment, by PersistentVolume
+	binding    map[string]int                  // file systems that pods bind at the moment, by the key of hold
 
 	objects driverObjects
 
@@ -60,6 +61,7 @@ type Options struct {
 	NodeName   string
 	RootDir    string
 	Operations reconcile.Operations
+	ISCSI      iscsi.Initiator
 	Log        *slog.Logger
 }
 
@@ -82,11 +84,13 @@ func New(o Options) *Storage {
 // they find.
 func Plugins(s *Storage) []kinds.Plugin {
 	k := kind{s: s}
-	return []kinds.Plugin{claim{k}, csiVolume{k}, local{k}}
+	return []kinds.Plugin{claim{k}, csiVolume{k}, local{k}, iscsiVolume{k}}
 }
 
-// Handles reports whether a volume is persistent or of a CSI driver.
-func Handles(v *v1.Volume) bool { return claim{}.Handles(v) || csiVolume{}.Handles(v) }
+// Handles reports whether a volume is persistent, of a CSI driver or of an iSCSI target.
+func Handles(v *v1.Volume) bool {
+	return claim{}.Handles(v) || csiVolume{}.Handles(v) || iscsiVolume{}.Handles(v)
+}
 
 // Observe stores the latest Node.
 func (s *Storage) Observe(node *v1.Node) { s.node.Store(node) }

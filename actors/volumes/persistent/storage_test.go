@@ -321,7 +321,7 @@ func TestClaims(t *testing.T) {
 	objects := slices.Concat([]runtime.Object{unbound}, foreign, block, stolen,
 		bound("local", v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: local}}),
 		bound("host", v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: local}}),
-		bound("iscsi", v1.PersistentVolumeSource{ISCSI: &v1.ISCSIPersistentVolumeSource{}}))
+		bound("fc", v1.PersistentVolumeSource{FC: &v1.FCVolumeSource{}}))
 	n := storageNode(t, objects...)
 	scratch := v1.Volume{Name: "scratch", VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}}
 	for _, c := range []struct {
@@ -332,7 +332,7 @@ func TestClaims(t *testing.T) {
 		{claimVolume("v", "unbound"), "PersistentVolumeClaim ns/unbound is not bound to a volume yet"},
 		{claimVolume("v", "stolen"), "PersistentVolume pv-stolen is not bound to this claim"},
 		{claimVolume("v", "block"), "PersistentVolume pv-block is a block device (volumeMode Block), but a container names it in volumeMounts"},
-		{claimVolume("v", "iscsi"), "PersistentVolume pv-iscsi is of a kind that is not supported"},
+		{claimVolume("v", "fc"), "PersistentVolume pv-fc is of a kind that is not supported"},
 		{scratch, "PersistentVolumeClaim ns/a-scratch was not made for this pod"},
 		{claimVolume("v", "local"), n.Pod("a/volumes/kubernetes.io~local-volume/pv-local")},
 		{claimVolume("v", "host"), local},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/iscsi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
@@ -62,7 +63,7 @@ func (s *Storage) usage(
 	case kinds.VolumeFolder(localName, ""): // the node's own disk
 		u, err = usageAt(ctx, pod, filepath.Base(folder), at)
 		return u, err == nil, err
-	case kinds.NFSFolder(""):
+	case kinds.NFSFolder(""), kinds.VolumeFolder(iscsi.PluginName, ""):
 		if is, err := pods.IsMountPoint(name); err != nil || !is {
 			return u, false, kinds.IgnoreAbsent(err)
 		}

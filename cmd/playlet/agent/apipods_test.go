@@ -34,10 +34,10 @@ func TestAPodThatAsksForTooMuchWaits(t *testing.T) {
 	r := newClusterRig(t, sim.Options{})
 	r.start(nil)
 	r.binds(manifest("claims", "Always", nil, []string{"main forever"}) +
-		"  volumes: [{name: d, iscsi: {targetPortal: s, iqn: eui.02004567A425678D, lun: 0}}]\n")
+		"  volumes: [{name: d, fc: {targetWWNs: [50060e801049cfd1], lun: 0}}]\n")
 	r.binds(manifest("plain", "Always", nil, []string{"main forever"}))
 	r.await("the other", func(s sim.Snapshot) bool { return isUp(s, "plain") })
-	r.untilPrinted([]string{"pods"}, "claims", "Pending", "spec.volumes[0].iscsi")
+	r.untilPrinted([]string{"pods"}, "claims", "Pending", "spec.volumes[0].fc")
 	if r.runtime.Snapshot().Sandbox("claims") != nil {
 		t.Error("it was started")
 	}

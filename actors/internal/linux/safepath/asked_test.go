@@ -19,7 +19,10 @@ var asking = map[string]bool{
 	"unix.Fstatfs": true, "unix.Open": true, "unix.Openat": true, "unix.Openat2": true,
 }
 
-const own = "of the agent's own folders"
+const (
+	own         = "of the agent's own folders"
+	ofOpenISCSI = "of the host's open-iscsi"
+)
 
 // asked lists the calls outside Bounded in the rooms that handle volumes, with the reason why each reaches no server of others,
 // or blocks only its own pod.
@@ -64,6 +67,18 @@ var asked = map[string]string{
 	"actors/volumes/blockmap/users.go os.ReadDir":                   "a folder of /proc or /sys",
 	"actors/volumes/blockmap/users.go os.ReadFile":                  "a file of /proc or /sys",
 	"actors/volumes/csi/devices.go os.MkdirAll":                     own,
+	"actors/volumes/iscsi/chap.go os.OpenFile":                      ofOpenISCSI,
+	"actors/volumes/iscsi/chap.go os.ReadDir":                       ofOpenISCSI,
+	"actors/volumes/iscsi/chap.go os.ReadFile":                      ofOpenISCSI,
+	"actors/volumes/iscsi/record.go filepath.Glob":                  own + ", without the mounts there",
+	"actors/volumes/iscsi/record.go os.Lstat":                       own + ", without the mounts there",
+	"actors/volumes/iscsi/record.go os.OpenFile":                    own + ", without the mounts there",
+	"actors/volumes/iscsi/sysfs.go filepath.EvalSymlinks":           "links of /sys",
+	"actors/volumes/iscsi/sysfs.go filepath.Glob":                   "folders of /sys",
+	"actors/volumes/iscsi/sysfs.go os.OpenFile":                     "a file of /sys",
+	"actors/volumes/iscsi/sysfs.go os.ReadDir":                      "a folder of /sys",
+	"actors/volumes/iscsi/sysfs.go os.ReadFile":                     "a file of /sys",
+	"actors/volumes/persistent/iscsi.go os.MkdirAll":                own,
 }
 
 // Calls that may reach a server of others must be bounded, since a hung server may block only its own pod. The test reads the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,20 @@ func (r *Root) Mount(name, kind, options string) error {
 // Remount changes the options of the file system that is mounted on name.
 func (r *Root) Remount(name, options string) error {
 	return r.onto(name, func(place string) error { return unix.Mount("", place, "", unix.MS_REMOUNT, options) })
+}
+
+// SetReadOnly makes the topmost mount on name read-only. Its other options and other mounts of the file system stay.
+func (r *Root) SetReadOnly(name string) error {
+	f, err := r.OpenBeneath(name, unix.O_PATH, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // read only
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(int(f.Fd()), "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		return &fs.PathError{Op: "mount_setattr", Path: filepath.Join(r.path, name), Err: err}
+	}
+	return nil
 }
 
 // BindFrom bind-mounts the file or directory of a descriptor on name, which must be of the same type. As in the kubelet, mounts
