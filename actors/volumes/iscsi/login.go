@@ -28,6 +28,10 @@ var diskTimeout = 10 * time.Second
 
 const diskInterval = 100 * time.Millisecond
 
+// loginTries is the number of attempts of iscsid for one login, 15 s each at most. With its default of 8, the cause of a failure
+// would be known only after two minutes. The agent repeats a failed login anyway.
+const loginTries = "2"
+
 func (i Initiator) kernel() sysfs { return sysfs(filepath.Join("/", i.Root, "sys")) }
 
 // Login logs in to the portals of a target unless sessions are there, and returns the path of the device: the multipath device
@@ -172,7 +176,8 @@ func (i Initiator) newSession(ctx context.Context, s Source, key sessionKey, sec
 	}
 	node := []string{"-m", "node", "-T", key.target, "-p", key.portal, "-I", key.iface}
 	calls := [][]string{{"-o", "new"}, {"-o", "update", "-n", "node.startup", "-v", "manual"},
-		{"-o", "update", "-n", "node.session.scan", "-v", "manual"}}
+		{"-o", "update", "-n", "node.session.scan", "-v", "manual"},
+		{"-o", "update", "-n", "node.session.initial_login_retry_max", "-v", loginTries}}
 	for _, call := range calls {
 		if _, err := run(ctx, about, slices.Concat(node, call)...); err != nil {
 			return err
