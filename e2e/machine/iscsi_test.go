@@ -75,7 +75,7 @@ spec:
 		c.await("kubectl get pod "+name+` -o jsonpath='{.status.conditions[?(@.type=="Ready")].status}'`,
 			func(out string) bool { return out == "True" })
 	}
-	const sessions = "ls /sys/class/iscsi_session 2>/dev/null | wc -l"
+	const sessions = "printf %d $(ls /sys/class/iscsi_session 2>/dev/null | wc -l)"
 	const mounts = "findmnt -rn -o TARGET,SOURCE | grep /dev/sd || true"
 	empty := func(out string) bool { return out == "" }
 	kill := func() { n.Must("systemctl kill --kill-who=main -s KILL kubelet.service") }
