@@ -1,6 +1,6 @@
 // Package statefile keeps the checkpoint of a kubelet's resource manager: one value in the kubelet's format, written when it
 // changes, and read once, when the process starts. An agent refuses to start with the checkpoint of another policy or machine, as
-// a kubelet does: running containers depend on its content. Unlike a kubelet, it replaces that of another machine while no
+// a kubelet does: running containers depend on its content. Unlike a kubelet, it replaces a file of another machine while no
 // container runs: after a boot, a NUMA node may have a little more or less memory (kubernetes/kubernetes#131253).
 package statefile
 
