@@ -27,6 +27,7 @@ type missingPhrase struct {
 
 var missings = []missingPhrase{
 	{area: "volumes", phrase: "fc", fields: []string{"volumes[].fc"}},
+	{area: "volumes", phrase: "block devices of iscsi"},
 	{area: "volumes", phrase: "SELinux mount options", gates: []string{"SELinuxMount"}},
 	{area: "volumes", phrase: "certificates of pods", onlyDetail: true,
 		fields: []string{"volumes[].projected.sources[].podCertificate"}},
