@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -86,6 +87,11 @@ containers:
 		}
 		pod := awaitPod(t, a, "p", inPhase(corev1.PodSucceeded))
 		ip := podIP(t, s, pod)
+		if shown := strings.Fields(output(t, s, "p", "fields")); ip == "" && len(shown) > 5 { // the stopped sandbox has lost it
+			addr, err := netip.ParseAddr(shown[5])
+			must(t, err)
+			ip = addr.String()
+		}
 		said(t, s, "p", "fields", onNode("p")+" default "+string(pod.UID), isolate.HostName+" "+isolate.NodeIP, ip+" "+ip,
 			" x file")
 	})

@@ -61,5 +61,5 @@ func (l Layout) on(s Signal) contents {
 	return contents{images: images == fs, layers: containers == fs, files: fs == onNodeFs, logs: logs == fs}
 }
 
-// dead reports whether dead containers use space there: a writable layer or a log.
-func (c contents) dead() bool { return c.layers || c.logs }
+// dead reports whether dead containers use space there: a writable layer, a log, or a file that the agent keeps for a container.
+func (c contents) dead() bool { return c.layers || c.files || c.logs }

@@ -43,8 +43,8 @@ func Held(f messages.HeldFolder) Finding {
 		out.Cause = fmt.Sprintf("%s is a volume that no pod has any more and that could not be unstaged: it stays in use: %s",
 			f.Path, short(f.Error))
 		out.LastError = f.Error
-		out.Remedy = "see the log of its CSI driver's pod on this node, or end the processes that use a local volume (fuser -vm " +
-			f.Path + "); it is retried automatically"
+		out.Remedy = "see the log of its CSI driver's pod on this node, or end the processes that use a local volume " +
+			"(fuser -vm " + f.Path + "); it is retried automatically"
 	default: // HeldPlugin
 		out.Cause = fmt.Sprintf("%s is a volume of %s, which a kubelet mounted and Playlet cannot mount", f.Path, kind)
 		out.Remedy = "have a kubelet run here for pods with such volumes; at its pod's end the volume is unmounted"

@@ -16,8 +16,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// strainedScales are the scales of a node that a test puts under pressure: of memory while more containers than that run, of the disk
-// while an image of this name is there.
+// strainedScales are the scales of a node that a test puts under pressure: of memory while more containers than that run, of the
+// disk while an image of this name is there.
 type strainedScales struct {
 	runtime  *sim.Runtime
 	most     atomic.Int64 // containers; 0: any number
