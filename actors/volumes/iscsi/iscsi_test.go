@@ -174,6 +174,71 @@ func TestLogout_SessionOfOthers(t *testing.T) {
 	}
 }
 
+// An interruption of a logout does not make a session of others the agent's.
+func TestLogout_InterruptedWithSessionOfOthers(t *testing.T) {
+	n := newNode(t)
+	device, _ := volumestest.LoopDevice(t)
+	n.AddUnit(t, "1", device)
+	_, err := n.login(t, inline(1), nil)
+	must(t, err)
+	must(t, os.RemoveAll(filepath.Join(n.top.Path(), "iface-default"))) // as if an administrator had logged in
+	_, err = n.login(t, inline(1), nil)
+	must(t, err)
+	inTheWay := filepath.Join(n.top.Path(), inline(1).Folder(), "file")
+	must(t, os.WriteFile(inTheWay, nil, 0o600))
+	if err := n.logout(t, inline(1)); err == nil {
+		t.Error("got no error for a folder with a file of others")
+	}
+	must(t, os.Remove(inTheWay))
+	must(t, n.logout(t, inline(1)))
+	n.wantLeft(t, 1)
+	if n.Count(t, "-u") != 0 {
+		t.Errorf("got the calls %q, want no logout", n.Calls(t))
+	}
+}
+
+// A logical unit has one disk on the node: another interface or first portal would give it a second one, which could be mounted,
+// or checked, beside the first.
+func TestLogin_UnitWithAnotherPlace(t *testing.T) {
+	interfaced, portal := inline(1), inline(1)
+	interfaced.Interface, portal.Portal = "other", "10.0.0.2:3260"
+	for name, s := range map[string]iscsi.Source{"interface": interfaced, "portal": portal} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			device, _ := volumestest.LoopDevice(t)
+			n.AddUnit(t, "1", device)
+			_, err := n.login(t, inline(1), nil)
+			must(t, err)
+			calls := len(n.Calls(t))
+			if _, err := n.login(t, s, nil); err == nil || !strings.Contains(err.Error(), "in use on this node by another interface or portal") {
+				t.Errorf("got %v, want a refusal", err)
+			}
+			if now := n.Calls(t); len(now) != calls {
+				t.Errorf("got the calls %q, want none for the second place", now[calls:])
+			}
+			must(t, n.logout(t, inline(1)))
+			if _, err := n.login(t, s, nil); err != nil && strings.Contains(err.Error(), "another interface or portal") {
+				t.Errorf("after the logout: %v", err)
+			}
+		})
+	}
+}
+
+// A mounted volume has the sessions of its record. A later pod with more portals makes none that no record has.
+func TestLogin_MountedVolume(t *testing.T) {
+	n := newNode(t)
+	device, _ := volumestest.LoopDevice(t)
+	n.AddUnit(t, "1", device)
+	_, err := n.login(t, inline(1), nil)
+	must(t, err)
+	volumestest.MountTmpfs(t, filepath.Join(n.top.Path(), inline(1).Folder()))
+	more, calls := inline(1), len(n.Calls(t))
+	more.Others = []string{"10.0.0.2:3260"}
+	if got, err := n.login(t, more, nil); err != nil || got == "" || len(n.Calls(t)) != calls {
+		t.Errorf("got %q, %v and the calls %q, want the disk of the only session", got, err, n.Calls(t)[calls:])
+	}
+}
+
 func TestLogout_DiskInUse(t *testing.T) {
 	n := newNode(t)
 	device, _ := volumestest.LoopDevice(t)

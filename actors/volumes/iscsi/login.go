@@ -46,12 +46,13 @@ func (i Initiator) Login(
 			return "", err
 		}
 	}
-	if err := i.begin(rootDir, top, s); err != nil {
+	sessions, err := i.begin(rootDir, top, s)
+	if err != nil {
 		return "", err
 	}
 	var disks []disk
 	var failed []error
-	for _, key := range s.record().sessions() {
+	for _, key := range sessions {
 		d, err := i.loginTo(ctx, owner, top, s, key, secret)
 		if err != nil {
 			failed = append(failed, err)
@@ -80,20 +81,32 @@ func (i Initiator) Login(
 	return node(name), kernel.checkNode(name)
 }
 
-// begin marks the sessions that others have logged in, and writes the record. A session with a record of a volume is the agent's
-// or a kubelet's.
-func (i Initiator) begin(rootDir string, top *safepath.Root, s Source) error {
+// begin marks the sessions that others have logged in, writes the record, and returns its sessions. A session with a record of a
+// volume is the agent's or a kubelet's. A mounted volume keeps its record and sessions, whatever portals the source has. It is an
+// error if the logical unit has another place, by another interface or first portal: the kernel has another disk for it there,
+// and a file system that is mounted from two disks is damaged.
+func (i Initiator) begin(rootDir string, top *safepath.Root, s Source) ([]sessionKey, error) {
 	records, err := Records(rootDir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, key := range s.record().sessions() {
+	own := s.record()
+	for folder, r := range records {
+		if folder != s.Folder() && strings.EqualFold(r.Iqn, own.Iqn) && r.Lun == own.Lun {
+			return nil, fmt.Errorf("%s is in use on this node by another interface or portal (%s): use the same in all pods, or "+
+				"end those that have it", s, folder)
+		}
+	}
+	if is, err := top.IsMountPoint(s.Folder()); kinds.IgnoreAbsent(err) != nil || is {
+		return records[s.Folder()].sessions(), kinds.IgnoreAbsent(err)
+	}
+	for _, key := range own.sessions() {
 		if isRecorded(records, key) {
 			continue
 		}
 		found, err := i.kernel().find(key)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if found == nil {
 			err = kinds.IgnoreAbsent(top.Unlink(key.marker())) // of an earlier session
@@ -104,16 +117,13 @@ func (i Initiator) begin(rootDir string, top *safepath.Root, s Source) error {
 			}
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := top.MkdirAll(s.Folder(), kinds.FolderMode); err != nil {
-		return err
+		return nil, err
 	}
-	if is, err := top.IsMountPoint(s.Folder()); err != nil || is {
-		return err
-	}
-	return s.Write(top)
+	return own.sessions(), s.Write(top)
 }
 
 func isRecorded(records map[string]Record, key sessionKey) bool {

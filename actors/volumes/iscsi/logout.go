@@ -48,6 +48,13 @@ func (i Initiator) Logout(ctx context.Context, owner safepath.Owner, rootDir str
 	if err := kinds.IgnoreAbsent(top.RemoveEmpty(folder)); err != nil {
 		return err
 	}
+	for _, key := range own.sessions() { // last: while there is a record, the session of others is marked
+		if !isRecorded(records, key) {
+			if err := kinds.IgnoreAbsent(top.Unlink(key.marker())); err != nil {
+				return err
+			}
+		}
+	}
 	var others *safepath.NotEmptyError
 	if err := top.RemoveEmpty(filepath.Dir(folder)); !errors.As(err, &others) {
 		return kinds.IgnoreAbsent(err)
@@ -84,7 +91,7 @@ func (i Initiator) logoutOf(
 		}
 		return nil
 	case foreign:
-		return kinds.IgnoreAbsent(top.Unlink(key.marker()))
+		return nil
 	case found != nil:
 		for _, d := range found.disks() {
 			if err := i.release(ctx, owner, d); err != nil {

@@ -83,32 +83,58 @@ func Records(rootDir string) (map[string]Record, error) {
 	}
 	defer under.Close() //nolint:errcheck // read only
 	out := map[string]Record{}
-	for _, pattern := range []string{"iface-*/*", DevicesFolder + "/iface-*/*"} {
-		found, globErr := filepath.Glob(filepath.Join(descriptor(under), pattern))
-		err = errors.Join(err, globErr)
-		for _, path := range found {
-			folder, relErr := filepath.Rel(descriptor(under), path)
-			if st, statErr := os.Lstat(path); relErr != nil || statErr != nil || !st.IsDir() {
-				continue
-			}
-			if r, is := readRecord(path); is {
-				out[folder] = r
-			} else if r, is := parse(folder); is {
-				out[folder] = r
+	for _, top := range []string{"", DevicesFolder} {
+		ifaces, listErr := folders(under, top, "iface-")
+		err = errors.Join(err, listErr)
+		for _, iface := range ifaces {
+			volumes, listErr := folders(under, iface, "")
+			err = errors.Join(err, listErr)
+			for _, folder := range volumes {
+				r, is, readErr := readRecord(filepath.Join(descriptor(under), folder))
+				if err = errors.Join(err, readErr); readErr != nil {
+					continue
+				}
+				if !is {
+					r, is = parse(folder)
+				}
+				if is {
+					out[folder] = r
+				}
 			}
 		}
 	}
 	return out, err
 }
 
-func readRecord(folder string) (r Record, is bool) {
+// folders lists the folders in a folder whose names have a prefix, as paths below under. An absent folder has none.
+func folders(under *os.File, folder, prefix string) (out []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(descriptor(under), folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if e.IsDir() && strings.HasPrefix(e.Name(), prefix) {
+			out = append(out, filepath.Join(folder, e.Name()))
+		}
+	}
+	return out, err
+}
+
+// readRecord reads the record in a folder, and reports whether there is a valid one. The error is of the disk or the process.
+func readRecord(folder string) (r Record, is bool, err error) {
 	f, err := os.OpenFile(filepath.Join(folder, RecordFile), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
+		return r, false, nil
+	}
 	if err != nil {
-		return r, false
+		return r, false, err
 	}
 	defer f.Close() //nolint:errcheck // read only
 	text, err := io.ReadAll(io.LimitReader(f, maxRecord))
-	return r, err == nil && json.Unmarshal(text, &r) == nil && r.check() == nil
+	if errors.Is(err, unix.EISDIR) {
+		return r, false, nil
+	}
+	return r, err == nil && json.Unmarshal(text, &r) == nil && r.check() == nil, err
 }
 
 // parse returns the record that the name of a folder describes: iface-<interface>/<portal>-<target>-lun-<n>.
@@ -138,7 +164,13 @@ func unmounted(path string) (*os.File, error) {
 	if err != nil {
 		return nil, &os.PathError{Op: "open_tree", Path: path, Err: err}
 	}
-	return os.NewFile(uintptr(fd), path), nil
+	f := os.NewFile(uintptr(fd), path)
+	// Since Linux 6.15 later mounts would appear in the copy, and with them the files of volumes.
+	private := unix.MountAttr{Propagation: unix.MS_PRIVATE}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &private); err != nil && !errors.Is(err, unix.ENOSYS) {
+		return nil, errors.Join(&os.PathError{Op: "mount_setattr", Path: path, Err: err}, f.Close())
+	}
+	return f, nil
 }
 
 func descriptor(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }

@@ -68,6 +68,7 @@ const (
 	defaultInterface = "default"
 	defaultPort      = "3260"
 	maxLUN           = 255 // of the API
+	maxPortals       = 16
 )
 
 // names are the formats of the names of targets and initiators (RFC 3720, section 3.2.6).
@@ -88,6 +89,8 @@ func (s Source) Check() error {
 		}
 	}
 	switch {
+	case len(s.Others) >= maxPortals:
+		return fmt.Errorf("the volume has more than %d portals", maxPortals)
 	case s.LUN < 0 || s.LUN > maxLUN:
 		return fmt.Errorf("the lun %d is not between 0 and %d", s.LUN, maxLUN)
 	case !isWord(s.Interface):

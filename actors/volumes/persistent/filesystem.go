@@ -87,7 +87,15 @@ type fileSystem struct {
 	record   string // the name of a file in the folder that is no data; empty: none
 }
 
+// diskKinds are the kinds of file systems that are on a device. Others take no device, or run a program with it: a pod that names
+// its own target must not mount proc, or run its disk as fuse.
+var diskKinds = []string{"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "vfat", "exfat", "ntfs3", "iso9660", "udf", "squashfs",
+	"erofs", "gfs2", "ocfs2"}
+
 func (s *Storage) mountDevice(ctx context.Context, owner safepath.Owner, root *safepath.Root, f fileSystem) error {
+	if f.kind != "" && !slices.Contains(diskKinds, f.kind) {
+		return kinds.Permanent("the fsType %q is not supported: %s are", f.kind, strings.Join(diskKinds, ", "))
+	}
 	path, at := f.device, filepath.Join(root.Path(), f.folder)
 	device, err := blockmap.At(path)
 	if err != nil {
@@ -98,7 +106,8 @@ func (s *Storage) mountDevice(ctx context.Context, owner safepath.Owner, root *s
 		return err
 	}
 	if len(mounts) > 0 {
-		if top := mounts[len(mounts)-1]; !isOn(top, device) {
+		// The place of a logical unit is its own; it may have been mounted from another disk of the unit.
+		if top := mounts[len(mounts)-1]; f.record == "" && !isOn(top, device) {
 			return fmt.Errorf("another file system than that of device %s is mounted on %s: unmount it", path, at)
 		}
 		return nil

@@ -85,11 +85,13 @@ func TestLocalDevice_IsNotFormatted(t *testing.T) {
 		reads      bool
 		use        func(t *testing.T, n *node, device, place string)
 	}{
-		"partitions":  {content: partitions, want: "probably partitions: it is not formatted"},
-		"swap":        {content: swap, want: "has swap, not ext4: mount failed"},
-		"read only":   {want: "not formatted for a pod that mounts it read-only", reads: true},
-		"other kind":  {kind: "nonesuch", want: "mkfs.nonesuch is not installed on this node"},
-		"under a map": {want: "in use by loop device", use: overDevice},
+		"partitions":     {content: partitions, want: "probably partitions: it is not formatted"},
+		"swap":           {content: swap, want: "has swap, not ext4: mount failed"},
+		"read only":      {want: "not formatted for a pod that mounts it read-only", reads: true},
+		"other kind":     {kind: "gfs2", want: "mkfs.gfs2 is not installed on this node"},
+		"no disk's kind": {kind: "proc", want: `the fsType "proc" is not supported`},
+		"a program":      {kind: "fuse.sh", want: "is not supported"},
+		"under a map":    {want: "in use by loop device", use: overDevice},
 		"data in the way": {want: "has data, and no device is mounted there", use: func(t *testing.T, _ *node, _, place string) {
 			writeData(t, filepath.Join(place, "file"))
 		}},
