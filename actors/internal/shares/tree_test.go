@@ -50,7 +50,7 @@ var limits = map[string]string{
 		actors/volumes/csi.maxTopology actors/eviction.maxUnmeasured actors/internal/explain.maxEvent actors/internal/explain.maxWords
 		actors/internal/metrics.maxPulls actors/shutdown:chan actors/stats.maxCarried actors/stats.walkFew actors/stats.walkLinks
 		actors/stats.walkPending actors/stats.walkPlaces actors/volumes.maxHeldError actors/volumes.volumesAtATime actors/volumes:chan
-		actors/internal/linux/program.maxOutput actors/volumes/iscsi.maxLUN`,
+		actors/internal/linux/program.maxOutput actors/volumes/iscsi.maxLUN actors/volumes/iscsi.maxPortals`,
 	"plugins of the node, which are root's; each ends by its deadline": `
 		actors/internal/devices.maxResources actors/internal/pluginwatch.maxAsked`,
 	"a cache: an entry that is gone is read or made once more": `

@@ -70,7 +70,7 @@ var asked = map[string]string{
 	"actors/volumes/iscsi/chap.go os.OpenFile":                      ofOpenISCSI,
 	"actors/volumes/iscsi/chap.go os.ReadDir":                       ofOpenISCSI,
 	"actors/volumes/iscsi/chap.go os.ReadFile":                      ofOpenISCSI,
-	"actors/volumes/iscsi/record.go filepath.Glob":                  own + ", without the mounts there",
+	"actors/volumes/iscsi/record.go os.ReadDir":                     own + ", without the mounts there",
 	"actors/volumes/iscsi/record.go os.Lstat":                       own + ", without the mounts there",
 	"actors/volumes/iscsi/record.go os.OpenFile":                    own + ", without the mounts there",
 	"actors/volumes/iscsi/sysfs.go filepath.EvalSymlinks":           "links of /sys",
