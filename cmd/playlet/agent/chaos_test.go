@@ -493,6 +493,7 @@ var byChance = map[string]string{
 	"pods/NodeShutdownObserved":         dayIsShort,
 	"registration/NodeShutdownObserved": dayIsShort,
 	"shutdown/reportDue":                dayIsShort,
+	"events/pauseEnded":                 "Events wait only where pods wait for the runtime at that moment",
 	"container/RunContainer":            "a start is ordered with Started, and a container may end before its actor has read that it runs",
 	"images/holdTimeout":                "a pull waits for its Secrets only where these are read later than the image is asked for",
 	"images/timerFired":                 "a pull waits for its time only where several come at once, or one has failed",
